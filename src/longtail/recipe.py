@@ -1,0 +1,447 @@
+"""The written form of an experiment: frozen, validated dataclasses. No torch here, and nothing of ours.
+
+A recipe function (longtail.recipes) returns a `Recipe`; JSON is its file form; `--set path=value` changes any
+path of that JSON. `longtail.build` alone turns a spec into an object; nothing beyond recipes, build, engine
+and run ever sees one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+# Every spec: frozen, keyword-only, unknown fields refused, values checked on construction and on replace().
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+
+# ------------------------------------------------------------------------------------------------ losses
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class CrossEntropy:
+    kind: Literal["cross_entropy"] = "cross_entropy"
+    scale: Positive = 1.0  # 1 for a linear head; the logit scale for a cosine head
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Focal:
+    kind: Literal["focal"] = "focal"
+    gamma: NonNegative = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ClassBalanced:
+    kind: Literal["class_balanced"] = "class_balanced"
+    beta: Fraction = 0.9999
+    gamma: NonNegative = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class CosFace:
+    kind: Literal["cosface"] = "cosface"
+    scale: Positive = 30.0
+    margin: NonNegative = 0.35
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ArcFace:
+    kind: Literal["arcface"] = "arcface"
+    scale: Positive = 30.0
+    margin: NonNegative = 0.5
+    easy: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class LDAM:
+    kind: Literal["ldam"] = "ldam"
+    margin: NonNegative = 0.5
+    scale: Positive = 30.0
+    reweight: bool = False  # effective-number class weights: the deferred stage of LDAM-DRW
+    beta: Fraction = 0.9999
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class LogitAdjusted:
+    kind: Literal["logit_adjusted"] = "logit_adjusted"
+    tau: NonNegative = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class BalancedSoftmax:
+    kind: Literal["balanced_softmax"] = "balanced_softmax"
+    scale: Positive = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class LabelAwareSmoothing:
+    kind: Literal["label_aware_smoothing"] = "label_aware_smoothing"
+    head: Fraction = 0.3
+    tail: Fraction = 0.0
+    shape: Literal["concave", "linear", "convex"] = "concave"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class FeatureBalanced:
+    kind: Literal["feature_balanced"] = "feature_balanced"
+    strength: NonNegative = 60.0
+
+
+Form = Literal["euclidean", "angular", "unified"]
+CloudName = Literal["log", "power", "cosine", "none"]
+Boundary = Literal["clip", "none", "easy", "released", "arcface"]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class GCL:
+    """The Gaussian clouded logit loss (Eq. 6 to 9)."""
+
+    kind: Literal["gcl"] = "gcl"
+    form: Form = "euclidean"
+    cloud: CloudName = "log"
+    power: Positive = 0.25
+    strength: NonNegative = 0.5
+    scale: Positive = 30.0
+    margin: NonNegative = 0.0
+    boundary: Boundary = "clip"
+    focal: NonNegative = 0.0
+    noise: Literal["independent", "shared"] = "independent"
+    sigma: Positive = 1 / 3
+    halves: Literal["shared", "independent"] = "shared"
+    zero_count: Literal["error", "clamp"] = "error"
+
+
+Loss = Annotated[
+    CrossEntropy
+    | Focal
+    | ClassBalanced
+    | CosFace
+    | ArcFace
+    | LDAM
+    | LogitAdjusted
+    | BalancedSoftmax
+    | LabelAwareSmoothing
+    | FeatureBalanced
+    | GCL,
+    Field(discriminator="kind"),
+]
+
+# ---------------------------------------------------------------------------------- sampling and mixing
+
+Rule = Literal[
+    "instance",
+    "class_balanced",
+    "square_root",
+    "power",
+    "effective_number",
+    "cben",
+    "progressive",
+    "class_aware",
+    "reverse",
+]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Sampling:
+    rule: Rule = "instance"
+    power: NonNegative = 0.5  # the q of P_j ~ n_j^q, for rule="power"
+    beta: Fraction = 0.9999  # effective_number and cben
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Mixup:
+    kind: Literal["mixup"] = "mixup"
+    alpha: Positive = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class CutMix:
+    kind: Literal["cutmix"] = "cutmix"
+    alpha: Positive = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Remix:
+    kind: Literal["remix"] = "remix"
+    alpha: Positive = 1.0
+    kappa: Positive = 3.0
+    tau: Fraction = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ManifoldMixup:
+    kind: Literal["manifold"] = "manifold"
+    alpha: Positive = 1.0
+
+
+Mixing = Annotated[Mixup | CutMix | Remix | ManifoldMixup, Field(discriminator="kind")]
+
+# ------------------------------------------------------------------------------- optimiser and schedule
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SGD:
+    lr: NonNegative = 0.1
+    momentum: Fraction = 0.9
+    weight_decay: NonNegative = 2e-4
+    nesterov: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class MultiStep:
+    """Linear warm-up over `warmup` epochs ((epoch+1)/warmup), then lr times the factor of the last drop passed.
+
+    A drop at 160 acts from the 161st epoch on. `start` shifts the epoch: a stage that continues a schedule.
+    """
+
+    kind: Literal["multistep"] = "multistep"
+    warmup: Annotated[int, Field(ge=0)] = 5
+    drops: tuple[tuple[Count, NonNegative], ...] = ((160, 0.1), (180, 0.01))
+    start: Annotated[int, Field(ge=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Cosine:
+    """lr * (1 + cos(pi * epoch / total)) / 2, by epoch or (by_step) by step, after a linear warm-up."""
+
+    kind: Literal["cosine"] = "cosine"
+    warmup: Annotated[int, Field(ge=0)] = 0
+    start: Annotated[int, Field(ge=0)] = 0
+    total: Count | None = None  # epochs of the whole curve; the stage's own epochs when None
+    by_step: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class OneCycle:
+    """Linear up to the full rate over `rise` of the steps, then linear down to `final` times the rate."""
+
+    kind: Literal["onecycle"] = "onecycle"
+    rise: Fraction = 0.2
+    final: Fraction = 0.0
+
+
+Schedule = Annotated[MultiStep | Cosine | OneCycle, Field(discriminator="kind")]
+
+# --------------------------------------------------------------------------------------------- the stage
+
+Part = Literal["backbone", "head", "scales"]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Cached:
+    """Stage 2 on features: `views` augmented views of each image go through the frozen backbone once."""
+
+    views: Count = 4
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Stage:
+    """Everything that may differ between learning the representation and re-balancing the classifier."""
+
+    name: Annotated[str, Field(min_length=1, pattern=r"^[a-z0-9_]+$")]
+    loss: Loss
+    epochs: Count
+    batch_size: Count = 64
+    sampling: Sampling = Sampling()
+    paired: Sampling | None = None  # a second stream: batches arrive as a pair (BBN, hybrid contrastive)
+    mixing: Mixing | None = None
+    trains: tuple[Part, ...] = ("backbone", "head")
+    batchnorm: Literal["adapting", "frozen"] = "adapting"
+    head: Literal["kept", "restarted", "scaled", "aligned"] = "kept"
+    optimizer: SGD = SGD()
+    schedule: Schedule = MultiStep()
+    optimizer_state: Literal["restarted", "kept"] = "restarted"
+    head_lr_factor: NonNegative = 1.0
+    gradient_clip: Positive | None = None
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    cached: Cached | None = None
+
+
+# ---------------------------------------------------------------------------------------------- the model
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Backbone:
+    """resnet20/32/44/56 (CIFAR), resnet18/34/50/101/152, resnext50, places_resnet152, or timm:NAME."""
+
+    name: str = "resnet32"
+    weights: str | None = None  # a .safetensors or .pth file; never downloaded, never a fallback
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Classifier:
+    kind: Literal["classifier"] = "classifier"
+    backbone: Backbone = Backbone()
+    head: Literal["linear", "cosine"] = "cosine"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Experts:
+    """RIDE's network: shared early layers, then `count` copies of the rest. Scores are [B, K, C]."""
+
+    kind: Literal["experts"] = "experts"
+    backbone: Backbone = Backbone()
+    head: Literal["linear", "cosine"] = "cosine"
+    count: Count = 3
+    reduced: bool = False
+
+
+Model = Annotated[Classifier | Experts, Field(discriminator="kind")]
+
+# ----------------------------------------------------------------------------------------------- the data
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class LongTail:
+    """How a training set is made long-tailed. A manifest, when given, wins over profile and ratio."""
+
+    profile: Literal["exponential", "step", "pareto"] = "exponential"
+    ratio: Annotated[float, Field(ge=1)] = 100.0
+    seed: Annotated[int, Field(ge=0)] = 0
+    selection: Literal["auto", "canonical", "first"] = "auto"
+    manifest: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class HeldOut:
+    """Images for choosing anything that has to be chosen, so that the test set is read once."""
+
+    source: Literal["file", "leftover", "stratified"] = "stratified"
+    fraction: Fraction = 0.1  # of each class, for source="stratified"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Cifar:
+    kind: Literal["cifar"] = "cifar"
+    classes: Literal[10, 100] = 10
+    root: str | None = None  # folder or .tar.gz; LONGTAIL_DATA, then the cache folder, when None
+    longtail: LongTail | None = LongTail()
+    held_out: HeldOut | None = None
+    download: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Folder:
+    """A folder of class folders; or train/ and test/ (or val/) folders of class folders."""
+
+    kind: Literal["folder"] = "folder"
+    root: str
+    test: str | None = None
+    test_fraction: Fraction = 0.2  # split off train, stratified, where there is no test folder
+    longtail: LongTail | None = None
+    held_out: HeldOut | None = None
+    on_bad_image: Literal["stop", "skip"] = "stop"
+    allow_empty_class: bool = False
+    strict: bool = False  # duplicates, overlaps and label conflicts become errors
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Listing:
+    """List files: 'path label' lines, CSV with a header, or iNaturalist/BBN JSON."""
+
+    kind: Literal["listing"] = "listing"
+    root: str
+    train: str
+    test: str
+    prefix: tuple[tuple[str, str], ...] = ()  # (as written, as on disk): rewrites the start of paths
+    longtail: LongTail | None = None
+    held_out: HeldOut | None = None
+    on_bad_image: Literal["stop", "skip"] = "stop"
+    allow_empty_class: bool = False
+    strict: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Parquet:
+    kind: Literal["parquet"] = "parquet"
+    train: str
+    test: str
+    image: str = "image"
+    label: str = "label"
+    longtail: LongTail | None = None
+    held_out: HeldOut | None = None
+    on_bad_image: Literal["stop", "skip"] = "stop"
+    allow_empty_class: bool = False
+    strict: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Digits:
+    """The embedded data: 1,797 handwritten digits of 8x8 pixels (UCI, CC BY 4.0)."""
+
+    kind: Literal["digits"] = "digits"
+    longtail: LongTail | None = LongTail(ratio=50)
+    held_out: HeldOut | None = None
+
+
+Data = Annotated[Cifar | Folder | Listing | Parquet | Digits, Field(discriminator="kind")]
+
+# --------------------------------------------------------------------------------------------- the images
+
+Triple = tuple[float, float, float]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SmallImages:
+    """Images that live in memory as uint8 and are augmented as whole batches."""
+
+    kind: Literal["small"] = "small"
+    size: Count = 32
+    crop: Annotated[int, Field(ge=0)] = 4  # zero padding before the random crop
+    flip: bool = True
+    rotation: NonNegative = 0.0  # degrees, either way
+    cutout: Annotated[int, Field(ge=0)] = 0  # side of the erased square
+    policy: Literal["none", "autoaugment", "randaugment"] = "none"
+    mean: Triple = (0.4914, 0.4822, 0.4465)
+    std: Triple = (0.2023, 0.1994, 0.2010)
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class LargeImages:
+    """Images that stream through workers: random resized crop, flip, colour jitter."""
+
+    kind: Literal["large"] = "large"
+    size: Count = 224
+    resize: Count = 256
+    area: tuple[Fraction, Fraction] = (0.08, 1.0)
+    flip: bool = True
+    jitter: NonNegative = 0.0  # brightness, contrast and saturation
+    workers: Annotated[int, Field(ge=0)] = 2
+    mean: Triple = (0.485, 0.456, 0.406)
+    std: Triple = (0.229, 0.224, 0.225)
+
+
+Images = Annotated[SmallImages | LargeImages, Field(discriminator="kind")]
+
+# --------------------------------------------------------------------------------------------- the recipe
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Evaluation:
+    every: Count = 5  # epochs
+    last: Annotated[int, Field(ge=0)] = 10  # and each of the last so many epochs of a stage
+    batch_size: Count = 256
+    split: Literal["test", "held_out"] = "test"
+    shot_rule: Literal["paper", "decoupling", "lfme"] = "paper"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Recipe:
+    name: str
+    data: Data
+    images: Images = SmallImages()
+    model: Model = Classifier()
+    stages: Annotated[tuple[Stage, ...], Field(min_length=1)]
+    evaluation: Evaluation = Evaluation()
+    seed: Annotated[int, Field(ge=0)] = 0
+    precision: Literal["fp32", "bf16"] = "fp32"
+    channels_last: bool = True
+    compile: bool = False
+    log_every: Count = 50
+    # Where each constant comes from: a path of this JSON -> "paper", "released code: ...", "inferred: ..."
+    provenance: dict[str, str] = Field(default_factory=dict)
