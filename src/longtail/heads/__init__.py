@@ -1,0 +1,14 @@
+"""Classifier heads: features to scores. A head owns weights; scale, margin and noise belong to the loss.
+
+Every head maps features `[..., D]` to scores `[..., C]` and knows its `num_classes`. `generator` makes the
+initial weights a pure function of that generator; without one torch's default generator is used.
+"""
+
+from longtail.heads.frozen import NearestMean as NearestMean
+from longtail.heads.frozen import tau_normalize as tau_normalize
+from longtail.heads.trained import Cosine as Cosine
+from longtail.heads.trained import Linear as Linear
+from longtail.heads.wrapping import Aligned as Aligned
+from longtail.heads.wrapping import Scaled as Scaled
+
+__all__ = ["Aligned", "Cosine", "Linear", "NearestMean", "Scaled", "tau_normalize"]
