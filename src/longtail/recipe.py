@@ -194,7 +194,7 @@ class SGD:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MultiStep:
-    """Linear warm-up over `warmup` epochs ((epoch+1)/warmup), then lr times the factor of the last drop passed.
+    """Linear warm-up over `warmup` epochs ((epoch+1)/warmup), then lr times the last drop's factor.
 
     A drop at 160 acts from the 161st epoch on. `start` shifts the epoch: a stage that continues a schedule.
     """
@@ -267,7 +267,7 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Backbone:
-    """resnet20/32/44/56 (CIFAR), resnet18/34/50/101/152, resnext50, places_resnet152, or timm:NAME."""
+    """resnet8/20/32/44/56 (CIFAR), resnet18/34/50/101/152, resnext50, places_resnet152, or timm:NAME."""
 
     name: str = "resnet32"
     weights: str | None = None  # a .safetensors or .pth file; never downloaded, never a fallback
@@ -291,7 +291,16 @@ class Experts:
     reduced: bool = False
 
 
-Model = Annotated[Classifier | Experts, Field(discriminator="kind")]
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TwoBranch:
+    """BBN's network: the last residual block twice, one linear classifier on both features."""
+
+    kind: Literal["two_branch"] = "two_branch"
+    backbone: Backbone = Backbone()
+    head: Literal["linear", "cosine"] = "linear"
+
+
+Model = Annotated[Classifier | Experts | TwoBranch, Field(discriminator="kind")]
 
 # ----------------------------------------------------------------------------------------------- the data
 

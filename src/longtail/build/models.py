@@ -1,0 +1,56 @@
+"""The network of a recipe, from its spec: a pure function of the spec, the number of classes and a key."""
+
+from __future__ import annotations
+
+from typing import Literal, assert_never
+
+from torch import nn
+
+from longtail import backbones, heads, models, recipe
+from longtail.keys import Key
+
+HeadName = Literal["linear", "cosine"]
+
+
+def model(spec: recipe.Model, num_classes: int, key: Key) -> nn.Module:
+    """Backbone and head with fresh weights (or with those of `spec.backbone.weights`), on the CPU."""
+    name, weights = spec.backbone.name, spec.backbone.weights
+    generator = key.fold("backbone").generator()
+    match spec:
+        case recipe.Classifier():
+            backbone = backbones.make(name, generator=generator, weights=weights)
+            return models.Classifier(
+                backbone, head(spec.head, _width(backbone), num_classes, key.fold("head"))
+            )
+        case recipe.Experts():
+            branched = backbones.experts(
+                name, spec.count, reduced=spec.reduced, generator=generator, weights=weights
+            )
+            each = [
+                head(spec.head, branched.num_features, num_classes, key.fold("head", expert))
+                for expert in range(spec.count)
+            ]
+            return models.Experts(branched, models.Heads(each))
+        case recipe.TwoBranch():
+            branched = backbones.two_branch(name, generator=generator, weights=weights)
+            both = 2 * branched.num_features
+            return models.TwoBranch(branched, head(spec.head, both, num_classes, key.fold("head")))
+        case _:
+            assert_never(spec)
+
+
+def head(name: HeadName, num_features: int, num_classes: int, key: Key) -> heads.Linear | heads.Cosine:
+    """A classifier whose weights are drawn from the key alone."""
+    match name:
+        case "linear":
+            return heads.Linear(num_features, num_classes, generator=key.generator())
+        case "cosine":
+            return heads.Cosine(num_features, num_classes, generator=key.generator())
+        case _:
+            assert_never(name)
+
+
+def _width(backbone: nn.Module) -> int:
+    width = backbone.num_features
+    assert isinstance(width, int)
+    return width
