@@ -1,0 +1,213 @@
+"""The run folder: what lies where, who may write, and when a run counts as finished."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import os
+import re
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from longtail.errors import MachineError, ModelFileError, UsageError
+from longtail.recipe import Recipe
+from longtail.run import canonical, differences, fsio, manifest
+from longtail.run.escape import shown, terminal
+from longtail.run.lock import RunLock, is_held_here
+
+if TYPE_CHECKING:  # reports read run folders without waiting for torch
+    from torch import Tensor
+
+RECIPE, FINAL, LOCK = "recipe.json", "final.json", "lock"
+# Named in the manifest of a finished run, yet left out of version control: their absence is no damage.
+LARGE = frozenset({"predictions.safetensors", "samples.safetensors", "features.safetensors"})
+# Clock times differ between two runs of one recipe; without them equal runs have equal manifests.
+NOT_SEALED = frozenset({LOCK, manifest.NAME, "timing.jsonl"})
+NEEDED_BYTES, NEEDED_FILES = 64 << 20, 200
+LARGEST_RECIPE = 4 << 20
+
+_RECIPES: TypeAdapter[Recipe] = TypeAdapter(Recipe)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+def recipe_json(recipe: Recipe) -> canonical.Json:
+    return canonical.jsonable(_RECIPES.dump_python(recipe, mode="json"))
+
+
+def recipe_digest(recipe: Recipe) -> str:
+    """One text per recipe, whatever way it was made."""
+    return hashlib.sha256(canonical.compact(recipe_json(recipe))).hexdigest()
+
+
+def read_recipe(path: str | Path) -> Recipe:
+    """The recipe in a JSON file; UsageError names the path inside it that is wrong."""
+    found = fsio.read_json(path, limit=LARGEST_RECIPE, error=UsageError)
+    try:
+        return _RECIPES.validate_python(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = terminal(".".join(map(str, first["loc"])))[-80:] or "the whole file"
+        raise UsageError(f"{shown(path)}: {where}: {terminal(first['msg'])[:120]}") from error
+
+
+class RunFolder:
+    """A folder that holds one run of one recipe."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """For readers: UsageError when `path` is no run folder."""
+        folder = cls(path)
+        if not (folder.path / RECIPE).is_file():
+            near = _nearest(folder.path)
+            hint = f"; did you mean {shown(near)}?" if near else ""
+            raise UsageError(f"{shown(path)} is not a run folder (it has no {RECIPE}){hint}")
+        return folder
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    # -------------------------------------------------------------------------------------- one writer
+
+    def lock(self) -> RunLock:
+        return RunLock(self.path / LOCK)
+
+    @contextlib.contextmanager
+    def held(self, *, main: bool = True) -> Generator[None, None, None]:
+        """The lock, for as long as the run goes; only the main process takes it."""
+        if not main:
+            yield
+            return
+        self._refuse_foreign()
+        with self.lock():
+            yield
+
+    def create(self, recipe: Recipe, *, need: int = NEEDED_BYTES) -> bool:
+        """Starts a run (True) or takes up the one that is there (False), if it is of the same recipe."""
+        if is_held_here(self.path / LOCK):
+            return self._create(recipe, need)
+        with self.held():
+            return self._create(recipe, need)
+
+    def _create(self, recipe: Recipe, need: int) -> bool:
+        is_new = not (self.path / RECIPE).exists()
+        if not is_new and (text := differences.listed(recipe_json(self.recipe()), recipe_json(recipe))):
+            raise UsageError(
+                f"{shown(self.path)} holds a run of another recipe: {text}. Choose another folder", number=210
+            )
+        fsio.clean(self.path)
+        fsio.clean(self.checkpoints)
+        self.preflight(need)
+        if is_new:
+            fsio.write_json(self.path / RECIPE, recipe_json(recipe))
+        fsio.make_folders(self.checkpoints)
+        return is_new
+
+    def _refuse_foreign(self) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise UsageError(f"{shown(self.path)} is a file, not a folder")
+        names = os.listdir(self.path) if self.path.is_dir() else []
+        ours = [name for name in names if name == LOCK or name.startswith((".tmp-", ".trash-"))]
+        if len(ours) < len(names) and RECIPE not in names:
+            raise UsageError(f"{shown(self.path)} is not empty and not a run folder; choose another folder")
+
+    def preflight(self, need: int = NEEDED_BYTES) -> None:
+        """Fails now rather than at the first checkpoint: `need` free bytes, free inodes, a test write."""
+        free_bytes, free_files = fsio.free(self.path)
+        if free_bytes < need:
+            raise MachineError(
+                f"{shown(self.path)} has {free_bytes / 2**20:,.0f} MiB free and the run needs "
+                f"{need / 2**20:,.0f}; free some space or choose another folder",
+                number=501,
+            )
+        if free_files is not None and free_files < NEEDED_FILES:
+            raise MachineError(
+                f"{shown(self.path)} has room for {free_files} more files (inodes) and the run needs "
+                f"{NEEDED_FILES}; remove some files or choose another folder",
+                number=501,
+            )
+        probe = self.path / ".tmp-probe"
+        fsio.write_file(probe, b"written, flushed and renamed\n")
+        fsio.unlink(probe)
+
+    # ------------------------------------------------------------------------------------------- files
+
+    def recipe(self) -> Recipe:
+        return read_recipe(self.path / RECIPE)
+
+    def write(self, name: str, value: object) -> None:
+        """A JSON file, whole or not at all. NaN becomes null."""
+        fsio.write_json(self._file(name), value)
+
+    def read(self, name: str) -> Any:
+        return fsio.read_json(self._file(name))
+
+    def write_tensors(self, name: str, held: Mapping[str, Tensor], *, finite: bool = True) -> None:
+        """A safetensors file; NaN and infinities are refused unless `finite=False`."""
+        from longtail.run import tensors
+
+        path = self._file(name)
+        fsio.write_file(path, tensors.encode(held, shown(path), finite=finite))
+
+    def read_tensors(self, name: str, *, finite: bool = True) -> dict[str, Tensor]:
+        """The tensors of a file, compared with the manifest where the run is finished."""
+        from longtail.run import tensors
+
+        path = self._file(name)
+        sealed = manifest.read(self.path, "run")[0] if (self.path / manifest.NAME).exists() else {}
+        if name in sealed:
+            data = manifest.checked(self.path, name, sealed[name])
+        else:
+            data = fsio.read_bytes(path, limit=1 << 40)
+        return tensors.decode(data, shown(path), finite=finite)
+
+    def _file(self, name: str) -> Path:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} cannot name a file of a run folder")
+        return self.path / name
+
+    # ----------------------------------------------------------------------------------------- the end
+
+    def seal(self) -> None:
+        """Marks the run as finished: MANIFEST.json with the hash of every file, written last."""
+        if not (self.path / FINAL).is_file():
+            raise ValueError(f"a run is sealed after {FINAL} is written")
+        names = sorted(entry.name for entry in self.path.iterdir() if entry.is_file())
+        files: dict[str, manifest.Entry] = {}
+        for name in names:
+            if name not in NOT_SEALED and not name.startswith("."):
+                fsio.fsync_path(self.path / name)
+                files[name] = fsio.digest(self.path / name)
+        fsio.write_file(self.path / manifest.NAME, manifest.encode("run", files))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run was sealed and every sealed file is still what it was."""
+        try:
+            files, _ = manifest.read(self.path, "run")
+            for name, wanted in files.items():
+                if name not in LARGE or (self.path / name).exists():
+                    manifest.check(self.path, name, wanted)
+        except ModelFileError:
+            return False
+        return FINAL in files
+
+
+def _nearest(path: Path) -> Path | None:
+    """A run folder inside `path`, or the one beside it with the most similar name."""
+    for parent, wanted in ((path, None), (path.parent, path.name)):
+        try:
+            runs = sorted(child.parent.name for child in parent.glob(f"*/{RECIPE}"))
+        except OSError:
+            continue
+        close = runs[:1] if wanted is None else difflib.get_close_matches(wanted, runs, n=1)
+        if close:
+            return parent / close[0]
+    return None
