@@ -80,6 +80,7 @@ def coverage(
     owned = {name for name, _ in backbone.named_children()} - HEADS
     rest = [name for name in tensors if name not in wanted]
     unexpected = [name for name in rest if _first(name) in owned and not name.startswith(dropped)]
+    unexpected.sort(key=lambda name: (name.endswith("num_batches_tracked"), name))  # the telling ones first
     checked = {name: _complaint(tensors[name], wanted[name]) for name in wanted if name in tensors}
     return Coverage(
         matched=tuple(name for name, complaint in checked.items() if complaint is None),
