@@ -32,6 +32,10 @@ class ImageSource(Protocol):
         """What to call image `index` in a message: a path, or a file and a row."""
         ...
 
+    def stat(self, index: int) -> tuple[str, int]:
+        """Name inside the source and size in bytes, found without reading the image."""
+        ...
+
     def select(self, indices: Indices) -> ImageSource: ...
 
 
