@@ -1,0 +1,43 @@
+"""Loss specs become losses. The only file that knows both."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import assert_never
+
+from torch import Tensor, nn
+
+from longtail import counts as class_counts
+from longtail import losses, recipe
+
+
+def loss(spec: recipe.Loss, counts: Tensor) -> nn.Module:
+    """The loss that a recipe names, for the training counts `[C]` (of the split, before any re-sampling)."""
+    match spec:
+        case recipe.CrossEntropy():
+            return losses.CrossEntropy(spec.scale)
+        case recipe.Focal():
+            return losses.Focal(spec.gamma)
+        case recipe.ClassBalanced():
+            return losses.ClassBalanced(counts, beta=spec.beta, gamma=spec.gamma)
+        case recipe.CosFace():
+            return losses.CosFace(spec.scale, spec.margin)
+        case recipe.ArcFace():
+            return losses.ArcFace(spec.scale, spec.margin, spec.easy)
+        case recipe.LDAM():
+            weights = class_counts.effective_weights(counts, spec.beta) if spec.reweight else None
+            return losses.LDAM(counts, margin=spec.margin, scale=spec.scale, weights=weights)
+        case recipe.LogitAdjusted():
+            return losses.LogitAdjusted(counts, spec.tau)
+        case recipe.BalancedSoftmax():
+            return losses.BalancedSoftmax(counts, spec.scale)
+        case recipe.LabelAwareSmoothing():
+            return losses.LabelAwareSmoothing(counts, spec.head, spec.tail, spec.shape)
+        case recipe.FeatureBalanced():
+            return losses.FeatureBalanced(counts, spec.strength)
+        case recipe.GCL():
+            chosen = asdict(spec)
+            del chosen["kind"]
+            return losses.GCL(counts, **chosen)
+        case _:
+            assert_never(spec)

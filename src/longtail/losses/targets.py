@@ -1,0 +1,122 @@
+"""What a loss may be asked to predict, and how much each sample weighs in the mean."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Mixed(NamedTuple):
+    """Two class indices per image, as mixup and its kin produce: `weight` for `first`, the rest for `second`.
+
+    `weight` is one number for the batch (a float or a tensor without dimensions) or one per image, `[B]`.
+    """
+
+    first: Tensor
+    second: Tensor
+    weight: float | Tensor
+
+
+Target = Tensor | Mixed
+
+
+class Half(NamedTuple):
+    """Class indices `[B]` that are safe to gather with, and what each sample's loss is multiplied by."""
+
+    target: Tensor
+    share: float | Tensor
+
+    def total(self, each: Tensor) -> Tensor:
+        """The weighted mean of the losses `each [B]`: the shares already hold the division."""
+        return (each * self.share).sum()
+
+
+def checked_scores(scores: Tensor, classes: int | None) -> Tensor:
+    """Scores `[B, C]` in at least float32: 16-bit cosines times a scale of 30 lose tenths of a logit."""
+    if scores.ndim != 2 or (classes is not None and scores.shape[1] != classes):
+        wanted = "C" if classes is None else f"{classes}"
+        raise ValueError(f"scores must have shape [batch, {wanted}], got {tuple(scores.shape)}")
+    if not scores.is_floating_point():
+        raise TypeError(f"scores must be floating point, got {scores.dtype}")
+    if not scores.shape[0]:
+        raise ValueError("the batch is empty: a mean over no samples has no value")
+    return scores if scores.dtype in (torch.float32, torch.float64) else scores.float()
+
+
+def probabilities(scores: Tensor, target: Target, *, unless: str | None = None) -> Tensor | None:
+    """The target as a `[B, C]` probability matrix, or None where it holds class indices.
+
+    `unless` names the term of a loss that depends on the class index; such a loss refuses a matrix.
+    """
+    if isinstance(target, Mixed) or not target.is_floating_point():
+        return None
+    if target.shape != scores.shape:
+        raise ValueError(
+            f"a floating point target holds probabilities of shape {tuple(scores.shape)}, "
+            f"got {tuple(target.shape)}; class indices are integers"
+        )
+    if unless is not None:
+        raise TypeError(
+            f"probability targets do not go with {unless}, which depends on the class index; "
+            "pass Mixed(first, second, weight)"
+        )
+    return target.to(scores.dtype)
+
+
+def halves(
+    scores: Tensor, target: Target, *, ignore_index: int = -100, weights: Tensor | None = None
+) -> tuple[Half, ...]:
+    """One half for class indices, two for a `Mixed`; each is averaged over its own samples.
+
+    Samples of `ignore_index` get share 0; a half of nothing else gives 0. Class `weights [C]` give PyTorch's
+    weighted mean, which divides by the weights of the targets.
+    """
+    if not isinstance(target, Mixed):
+        return (_half(scores, target, ignore_index, weights, None),)
+    mix = target.weight
+    if isinstance(mix, Tensor):
+        if mix.ndim and mix.shape != (len(scores),):
+            raise ValueError(f"the weight of Mixed is one number or [{len(scores)}], got {tuple(mix.shape)}")
+        mix = mix.to(scores)
+    first = _half(scores, target.first, ignore_index, weights, mix)
+    return first, _half(scores, target.second, ignore_index, weights, 1 - mix)
+
+
+def _half(
+    scores: Tensor, index: Tensor, ignore_index: int, weights: Tensor | None, mix: float | Tensor | None
+) -> Half:
+    if index.dtype == torch.bool or index.is_floating_point() or index.is_complex():
+        raise TypeError(f"class indices must be integers, got {index.dtype}")
+    if index.shape != (len(scores),):
+        raise ValueError(f"class indices must have shape [{len(scores)}], got {tuple(index.shape)}")
+    index = index.long()
+    share = mix if mix is not None else 1.0
+    if not _may_hold_ignored(index, scores.shape[1], ignore_index):
+        if weights is None:
+            return Half(index, share / len(scores))
+        valid = weights.to(scores)[index]
+    else:
+        kept = index != ignore_index
+        index = torch.where(kept, index, 0)
+        valid = kept.to(scores.dtype) if weights is None else weights.to(scores)[index] * kept
+    # A half without a sample has only zeros to divide: 0 / tiny = 0, where 0 / 0 would be NaN.
+    return Half(index, share * valid / valid.sum().clamp_min(torch.finfo(scores.dtype).tiny))
+
+
+def _may_hold_ignored(index: Tensor, classes: int, ignore_index: int) -> bool:
+    """Whether to mask; on the CPU also whether every index is a class.
+
+    Reading the values of an accelerator's tensor would make the host wait for it, so there the mask is always
+    made and a wrong index is left to the device's own assertion. Nor are values read while compiling.
+    """
+    if index.device.type != "cpu" or torch.compiler.is_compiling():
+        return True
+    low, high = index.aminmax()
+    if low >= 0 and high < classes:
+        return 0 <= ignore_index < classes
+    wrong = index[((index < 0) | (index >= classes)) & (index != ignore_index)]
+    if len(wrong):
+        raise ValueError(f"target {int(wrong[0])} is not one of the classes 0..{classes - 1}")
+    return True
