@@ -157,17 +157,20 @@ def cropped(images: Tensor, crop: Tensor, flip: Tensor, padding: int) -> Tensor:
     are seen as overlapping rows, one from every byte on, and one `index_select` copies whole rows. It takes a
     tenth of the time of indexing by pixel. Without padding nothing moves; without `flip` nothing is mirrored.
     """
+    if not len(images):
+        return images
     last = is_channels_last(images)
     planes = images.permute(0, 2, 3, 1)[:, None] if last else images[..., None]  # [B, planes, H, W, values]
     batch, count, height, width, values = planes.shape
     padded = F.pad(planes, (0, 0, padding, padding, padding, padding))
-    start = torch.zeros(batch, dtype=torch.int64, device=images.device)
     wide = width + 2 * padding
+    top = left = torch.zeros(batch, dtype=torch.int64, device=images.device)
     if padding:
-        shift = (crop * (2 * padding + 1)).long().clamp_(max=2 * padding)  # the product may round up
-        start = (shift[:, 0] * wide + shift[:, 1]) * values
-    if flip.shape[1]:
-        start = start + (flip[:, 0] < 0.5) * padded.numel()
+        top, left = (crop * (2 * padding + 1)).long().clamp_(max=2 * padding).unbind(1)  # may round up
+    start = (top * wide + left) * values
+    if flip.shape[1]:  # the mirror image of a window lies as far from the other side
+        mirrored = padded.numel() + (top * wide + 2 * padding - left) * values
+        start = torch.where(flip[:, 0] < 0.5, mirrored, start)
         padded = torch.cat((padded, padded.flip(3)))
     per_plane = (height + 2 * padding) * wide * values
     plane = torch.arange(batch * count, device=images.device).view(batch, count, 1) * per_plane
