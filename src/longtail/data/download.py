@@ -82,6 +82,8 @@ def fetch(
         ConnectionError,
         ssl.SSLError,
     ) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
         reason = printable(str(getattr(error, "reason", error)))[:120]
         raise DataError(
             f"{url}: download failed ({reason}); try again, or fetch it by hand", number=304
@@ -161,6 +163,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         # Checked before the standard handler, which answers some schemes with an error of its own.
         new = headers.get("location", "")
         if urlsplit(new).scheme.lower() not in ("", *self.schemes):
+            fp.close()
             shown = printable(new[:80])
             raise DataError(f"{req.full_url}: redirects to '{shown}'; refused, fetch it by hand", number=304)
         return super().http_error_302(req, fp, code, msg, headers)
