@@ -1,0 +1,67 @@
+"""A reliability diagram: how often the model is right when it says it is so sure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from longtail.report.charts.frame import Frame, legend, legend_height
+from longtail.report.measures import Array
+from longtail.report.style import Theme
+from longtail.report.svg import Drawing
+
+
+def draw(
+    found: Sequence[Mapping[str, Array]], titles: Sequence[str], theme: Theme, *, compact: bool
+) -> Drawing:
+    """Accuracy over confidence against the diagonal; below, the share of the images in each bin."""
+    width, tall = (360.0, 270.0) if compact else (460.0, 330.0)
+    names = (
+        [(t, theme.series[i % len(theme.series)]) for i, t in enumerate(titles)] if len(titles) > 1 else []
+    )
+    room = legend_height(names, width)
+    drawing = Drawing(width, room + 36 + tall + 34 + 70 + 38)
+    legend(drawing, theme, names, 0, 0)
+    upper = Frame(44, room + 36, width - 46, tall)
+    lower = Frame(44, upper.bottom + 34, width - 46, 70, (0, 1), (0, 50))
+    upper.head(drawing, theme, "right, %")
+    upper.grid(drawing, theme, (0, 25, 50, 75, 100))
+    drawing.line(upper.at(0, 0), upper.at(1, 100), theme.muted, 1.2, dash="4 4")
+    lower.head(drawing, theme, "share of the images, %")
+    shares = [100 * f["share"] for f in found]
+    lower = Frame(44, lower.top, lower.width, 70, (0, 1), (0, max(float(s.max()) for s in shares)))
+    lower.grid(drawing, theme, [0, round(lower.y[1])])
+    lower.foot(drawing, theme, (0, 0.25, 0.5, 0.75, 1), "confidence of the prediction")
+    for index, bins in enumerate(found):
+        _entry(drawing, theme, bins, (upper, lower), theme.series[index % len(theme.series)], len(found) == 1)
+    return drawing
+
+
+def _entry(
+    drawing: Drawing,
+    theme: Theme,
+    bins: Mapping[str, Array],
+    frames: tuple[Frame, Frame],
+    color: str,
+    single: bool,
+) -> None:
+    upper, lower = frames
+    edges, known = bins["edges"], bins["share"] > 0
+    for low, high, accuracy, share in zip(edges, edges[1:], bins["accuracy"], bins["share"]):
+        if single and share > 0:
+            for frame, value in ((upper, 100 * accuracy), (lower, 100 * share)):
+                x, y = frame.at(float(low), float(value))
+                drawing.rect(
+                    x + 1, y, frame.at(float(high), 0)[0] - x - 2, frame.bottom - y, color, round=1.5
+                )
+    if not single:
+        middles = (edges[:-1] + edges[1:]) / 2
+        drawing.polyline(
+            [lower.at(float(m), float(100 * s)) for m, s in zip(middles, bins["share"])], color, 1.5
+        )
+        points = [
+            upper.at(float(c), float(100 * a))
+            for c, a in zip(bins["confidence"][known], bins["accuracy"][known])
+        ]
+        drawing.polyline(points, color)
+        for point in points:
+            drawing.circle(point, 3, color)

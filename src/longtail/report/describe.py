@@ -1,0 +1,138 @@
+"""A recipe in words. Reads the JSON form, so that a run of an older version can still be told about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from longtail.recipes import paper
+from longtail.report.text import label, percent, plural
+
+Plain = Mapping[str, Any]
+
+DATA = {"digits": "handwritten digits", "folder": "a folder of images", "listing": "listed images"}
+LOSSES = {
+    "cross_entropy": "cross-entropy",
+    "focal": "focal loss",
+    "class_balanced": "class-balanced loss",
+    "cosface": "CosFace",
+    "arcface": "ArcFace",
+    "ldam": "LDAM",
+    "logit_adjusted": "logit-adjusted loss",
+    "balanced_softmax": "balanced softmax",
+    "label_aware_smoothing": "label-aware smoothing",
+    "feature_balanced": "feature-balanced loss",
+    "gcl": "GCL",
+}
+
+
+def method(recipe: Plain) -> str:
+    """The name of a row: the paper's where the recipe has one, else what the recipe calls itself."""
+    return paper.row_of(recipe) or label(recipe.get("name", "recipe"))
+
+
+def dataset(recipe: Plain, data: Plain) -> str:
+    """
+    >>> dataset({"data": {"kind": "cifar", "classes": 10}}, {"nominal_ratio": 100.0, "ratio": 100.0})
+    'CIFAR-10-LT, 100 to 1'
+    >>> dataset({"data": {"kind": "cifar", "classes": 100}}, {"nominal_ratio": 200.0, "ratio": 250.0})
+    'CIFAR-100-LT, 200 to 1 (really 250 to 1)'
+    """
+    spec = recipe["data"]
+    name = DATA.get(spec.get("kind", ""), label(spec.get("kind", "data")))
+    if spec.get("kind") == "cifar":
+        name = f"CIFAR-{spec.get('classes', '?')}-LT"
+    elif str(recipe.get("name", "")).split(".")[0] in paper.SETS_BY_NAME:
+        name = paper.SETS_BY_NAME[str(recipe["name"]).split(".")[0]]
+    nominal, real = data.get("nominal_ratio"), data.get("ratio")
+    if nominal is None and real is None:
+        return name
+    first = nominal if nominal is not None else real
+    differs = nominal is not None and real is not None and abs(nominal - real) > 0.01 * nominal
+    return f"{name}, {first:g} to 1" + (f" (really {real:g} to 1)" if differs else "")
+
+
+def loss(spec: Plain) -> str:
+    """
+    >>> loss({"kind": "gcl", "form": "angular", "cloud": "log", "scale": 30.0, "strength": 0.5})
+    'GCL (form angular, cloud log, scale 30, strength 0.5)'
+    """
+    kind = str(spec.get("kind", "loss"))
+    shown = [f"{key} {_value(value)}" for key, value in spec.items() if key != "kind"]
+    name = LOSSES.get(kind, label(kind).replace("_", " "))
+    return f"{name} ({', '.join(shown)})" if shown else name
+
+
+def stage(spec: Plain) -> list[str]:
+    """Cells of one row: name, epochs, loss, sampling, mixing, what trains, optimiser."""
+    rate, schedule = spec.get("optimizer") or {}, spec.get("schedule") or {}
+    mixing = spec.get("mixing") or {}
+    alpha = f" (alpha {_value(mixing['alpha'])})" if "alpha" in mixing else ""
+    trains = " and ".join(label(part) for part in spec.get("trains") or ())
+    normalisation = label(spec.get("batchnorm", "adapting"))
+    details = [f"batches of {spec.get('batch_size', '?')}", f"lr {_value(rate.get('lr', '?'))}"]
+    details += [
+        f"momentum {_value(rate.get('momentum', '?'))}",
+        f"decay {_value(rate.get('weight_decay', '?'))}",
+    ]
+    return [
+        label(spec.get("name", "stage")),
+        str(spec.get("epochs", "?")),
+        loss(spec.get("loss") or {}),
+        label((spec.get("sampling") or {}).get("rule", "instance")).replace("_", " "),
+        label(mixing.get("kind", "none")) + alpha,
+        f"{trains or 'nothing'}, head {label(spec.get('head', 'kept'))}, BatchNorm {normalisation}",
+        ", ".join([*details, label(schedule.get("kind", "constant")) + " schedule"]),
+    ]
+
+
+def training(recipe: Plain) -> str:
+    """The method, its network and its stages: the start of a sentence."""
+    name = label((recipe["model"].get("backbone") or {}).get("name", "a network"))
+    network = re.sub(r"^(places_)?resnet(\d+)$", r"ResNet-\2", name)
+    if recipe["model"].get("kind") == "experts":
+        network = f"{recipe['model'].get('count', 'several')} experts on {network}"
+    epochs = [str(stage.get("epochs", "?")) for stage in recipe["stages"]]
+    how = "one stage" if len(epochs) == 1 else f"{_words(len(epochs))} stages"
+    return f"{method(recipe)} with {network}, trained in {how} of {' + '.join(epochs)} epochs"
+
+
+def sentence(recipe: Plain, data: Plain, last: Plain, seeds: Sequence[int] = ()) -> str:
+    """What a run is and what came out, in plain words."""
+    images = plural(int(data.get("train_images") or sum(data["counts"])), "training image")
+    classes = plural(len(data["counts"]), "class")
+    start = f"{training(recipe)} on {dataset(recipe, data)}"
+    start += f" ({images} of {classes}"
+    start += f", seed {seeds[0]})" if len(seeds) == 1 else ")"
+    if last.get("top1") is None:
+        return f"{start}: no evaluation has been written yet."
+    parts = [
+        f"{percent(last[key])} % on classes with {key} images"
+        for key in ("many", "medium", "few")
+        if _is(last, key)
+    ]
+    groups = f": {', '.join(parts)}" if parts else ""
+    return (
+        f"{start}. After the last epoch it names {percent(last['top1'])} % of the test images right{groups}."
+    )
+
+
+def _is(row: Plain, key: str) -> bool:
+    return row.get(key) is not None
+
+
+def _words(number: int) -> str:
+    return {2: "two", 3: "three", 4: "four"}.get(number, str(number))
+
+
+def _value(value: object) -> str:
+    if isinstance(value, float):
+        return (
+            f"{value:g}" if value == 0.0 or 1e-3 <= abs(value) < 1e5 else f"{value:.0e}".replace("e-0", "e-")
+        )
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return loss(cast("Plain", value))
+    return label(value)

@@ -1,0 +1,45 @@
+"""What a reader should know before believing a number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from longtail.recipes import paper
+from longtail.report.reading import RunFiles
+from longtail.report.summary import Entry
+from longtail.report.text import label, plural
+
+
+def of_entry(entry: Entry) -> list[str]:
+    """Notes on the runs of one recipe, in the order in which a reader would ask."""
+    found = [note for run in entry.runs for note in _run(run)]
+    if len({run.data.get("digest") for run in entry.runs}) > 1:
+        found.append(
+            f"{entry.title}: the seeds were trained on different images (their data digests differ)."
+        )
+    if entry.published is not None and (short := paper.shortfall(entry.runs[0].recipe)):
+        found.append(f"{entry.title}: {short}")
+    return found
+
+
+def _run(run: RunFiles) -> Iterator[str]:
+    path = label(run.path, 100)
+    if not run.is_finished:
+        yield f"{path}: the run is not finished; its newest evaluation stands in for the last."
+    if run.env.get("dirty"):
+        yield f"{path}: the code had changes that were not committed."
+    for note in run.data.get("notes") or ():
+        yield label(note, 300)
+    for what, empty in (
+        ("training", run.counts == 0),
+        ("test", np.asarray(run.last.get("totals") or np.ones(1)) == 0),
+    ):
+        number = int(empty.sum())
+        if number:
+            verb = "has" if number == 1 else "have"
+            yield f"{path}: {plural(number, 'class')} {verb} no {what} images and count in no average."
+    evaluated = run.last.get("split", "test")
+    if evaluated != "test":
+        yield f"{path}: evaluated on the split {label(evaluated)}, not on the test images."

@@ -1,0 +1,170 @@
+"""A run folder as files. Nothing here is trained, built or imported from the engine; no torch is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from longtail.errors import UsageError
+from longtail.run import canonical, fsio
+from longtail.run.escape import shown
+
+Row = dict[str, Any]
+Array = NDArray[Any]
+
+LARGEST_LOG = 512 << 20
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """Every file of one run folder, read when first asked for. A missing optional file is empty or None."""
+
+    path: Path
+    recipe: Row = field(repr=False)
+
+    @cached_property
+    def env(self) -> Row:
+        return self._object("env.json")
+
+    @cached_property
+    def data(self) -> Row:
+        return self._object("data.json")
+
+    @cached_property
+    def manifest(self) -> Row:
+        return self._object("manifest.json")
+
+    @cached_property
+    def final(self) -> Row:
+        return self._object("final.json")
+
+    @cached_property
+    def steps(self) -> list[Row]:
+        return self._rows("steps.jsonl")
+
+    @cached_property
+    def evals(self) -> list[Row]:
+        return self._rows("evals.jsonl")
+
+    @cached_property
+    def timing(self) -> list[Row]:
+        return self._rows("timing.jsonl")
+
+    @cached_property
+    def predictions(self) -> Mapping[str, Array] | None:
+        """`logits` [N, C], float16 as written, and `labels` [N]."""
+        return self._tensors("predictions.safetensors", ("logits", "labels"))
+
+    @cached_property
+    def samples(self) -> Mapping[str, Array] | None:
+        """`images` uint8 [n, 3, h, w] and `index`, their places in the test set."""
+        return self._tensors("samples.safetensors", ("images", "index"))
+
+    @cached_property
+    def features(self) -> Mapping[str, Array] | None:
+        """`{train,test}_{features,labels,scores}`, as `longtail features RUN` writes them."""
+        wanted = tuple(f"{split}_{part}" for split in ("train", "test") for part in ("features", "labels"))
+        found = self._tensors("features.safetensors", wanted)
+        if found is None:
+            return None
+        return {k: v.astype(np.int64 if k.endswith("labels") else np.float64) for k, v in found.items()}
+
+    @property
+    def counts(self) -> Array:
+        """Training images of each class."""
+        return np.asarray(self.data["counts"], dtype=np.int64)
+
+    @property
+    def names(self) -> list[str]:
+        """Class names as read: hostile until `text.label` has seen them."""
+        names = [str(name) for name in self.data.get("names", ())]
+        return names if len(names) == len(self.counts) else [str(i) for i in range(len(self.counts))]
+
+    @property
+    def last(self) -> Row:
+        """The headline: the newest evaluation there is, finished or not."""
+        return self.final.get("last") or (self.evals[-1] if self.evals else {})
+
+    @property
+    def best(self) -> Row:
+        """The epoch with the best top-1 on the evaluation split: for comparison with the literature only."""
+        return self.final.get("best") or {}
+
+    @property
+    def stages(self) -> list[Row]:
+        """The last evaluation of each stage, by stage number."""
+        found: dict[int, Row] = {int(row.get("stage", 0)): row for row in self.evals}
+        found.update({int(row.get("stage", 0)): row for row in self.final.get("stages") or ()})
+        return [found[key] for key in sorted(found)]
+
+    @property
+    def is_finished(self) -> bool:
+        return bool(self.final.get("last"))
+
+    def accuracies(self, row: Row | None = None) -> Array:
+        """Percent right of each class in an evaluation row (the last one); NaN for a class without images."""
+        row = self.last if row is None else row
+        hits, totals = (np.asarray(row.get(key) or [], dtype=np.float64) for key in ("hits", "totals"))
+        if len(hits) != len(self.counts) or len(totals) != len(hits):
+            return np.full(len(self.counts), np.nan)
+        return np.divide(100 * hits, totals, out=np.full(len(hits), np.nan), where=totals > 0)
+
+    def _object(self, name: str) -> Row:
+        path = self.path / name
+        return _object(path) if path.is_file() else {}
+
+    def _rows(self, name: str) -> list[Row]:
+        path = self.path / name
+        if not path.is_file():
+            return []
+        lines = fsio.read_bytes(path, limit=LARGEST_LOG, error=UsageError).split(b"\n")
+        return [_decoded(line, path) for line in lines if line.strip()]
+
+    def _tensors(self, name: str, wanted: tuple[str, ...]) -> Mapping[str, Array] | None:
+        path = self.path / name
+        if not path.is_file():
+            return None
+        try:
+            found = load_file(str(path))
+        except (SafetensorError, OSError, ValueError) as error:
+            raise UsageError(f"cannot read {shown(path)}: {error}; write it again or remove it") from error
+        missing = [key for key in wanted if key not in found]
+        if missing:
+            raise UsageError(f"{shown(path)} lacks {', '.join(missing)}; write it again or remove it")
+        return found
+
+
+def read(path: str | Path) -> RunFiles:
+    """Open a run folder; recipe.json and data.json must be there, everything else may be missing."""
+    path = Path(path)
+    for name in ("recipe.json", "data.json"):
+        if not (path / name).is_file():
+            raise UsageError(f"{shown(path)} is not a run folder: it has no {name}")
+    run = RunFiles(path, _object(path / "recipe.json"))
+    if not all(run.recipe.get(key) for key in ("stages", "data", "model")):
+        raise UsageError(f"{shown(path / 'recipe.json')} is not a recipe: it needs data, model and stages")
+    if not run.data.get("counts"):
+        raise UsageError(f"{shown(path / 'data.json')} has no class counts")
+    return run
+
+
+def _object(path: Path) -> Row:
+    return _decoded(fsio.read_bytes(path, limit=fsio.LARGEST_JSON, error=UsageError), path)
+
+
+def _decoded(data: bytes, path: Path) -> Row:
+    try:
+        value = canonical.decode(data)
+    except ValueError as error:
+        raise UsageError(f"{shown(path)}: {error}") from error
+    if not isinstance(value, dict):
+        raise UsageError(f"{shown(path)} holds something other than JSON objects")
+    return cast("Row", value)
