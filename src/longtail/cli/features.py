@@ -1,0 +1,19 @@
+"""`longtail features`: what the backbone makes of every image, for the figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def features(
+    run: Annotated[Path, typer.Argument(help="A finished run folder.")],
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1.")] = None,
+) -> None:
+    """Write the features of all images, for the figures."""
+    from longtail.engine.features import features as computed
+    from longtail.run.escape import shown
+
+    print(f"written to {shown(computed(run, device=device))}")

@@ -1,0 +1,47 @@
+"""Recipes: functions that return a `longtail.recipe.Recipe`. Each module is a family; none needs torch.
+
+    longtail.recipes.cifar.gcl(classes=100, ratio=100)
+
+A new family is a module beside this file and its name in `FAMILIES`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from longtail.recipes import catalogue as catalogue
+    from longtail.recipes import cifar as cifar
+    from longtail.recipes import digits as digits
+    from longtail.recipes import folder as folder
+    from longtail.recipes import imagenet_lt as imagenet_lt
+    from longtail.recipes import inat18 as inat18
+    from longtail.recipes import overrides as overrides
+    from longtail.recipes import paper as paper
+    from longtail.recipes import places_lt as places_lt
+
+FAMILIES = ("cifar", "digits", "folder", "imagenet_lt", "inat18", "places_lt")
+
+__all__ = [
+    "FAMILIES",
+    "catalogue",
+    "cifar",
+    "digits",
+    "folder",
+    "imagenet_lt",
+    "inat18",
+    "overrides",
+    "paper",
+    "places_lt",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in __all__:
+        return importlib.import_module(f"longtail.recipes.{name}")  # which also sets the attribute
+    raise AttributeError(f"module 'longtail.recipes' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
