@@ -89,5 +89,5 @@ def _loads(folders: list[str]) -> bool:
                 torch.ops.load_library(str(binary))
                 return True
     except OSError:
-        pass
+        return False
     return False
