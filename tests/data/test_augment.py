@@ -154,6 +154,11 @@ def test_draws_depend_on_key_and_place_only():
     assert not np.array_equal(every, augment.draws(Key(1).fold("augment", 3), np.arange(100)))
 
 
+def global_state() -> tuple[object, ...]:
+    legacy = np.random.get_state()[1]  # noqa: NPY002  (nothing may move it)
+    return random.getstate(), legacy.tolist(), torch.get_rng_state().tolist()
+
+
 def test_global_randomness_is_neither_read_nor_moved():
     augment, images = small(policy="randaugment", cutout=8), pictures(8)
     results = []
@@ -161,9 +166,9 @@ def test_global_randomness_is_neither_read_nor_moved():
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002  (poison)
         torch.manual_seed(seed)
-        before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
+        before = global_state()
         results.append(augment.train(images, batch(augment, 8)))
-        assert before == (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # noqa: NPY002
+        assert before == global_state()
     assert torch.equal(*results)
 
 
@@ -195,3 +200,11 @@ def test_no_augmentation_takes_no_draws():
     draws = augment.draws(Key(0), np.arange(4))
     assert draws.shape == (4, 0) and math.prod(draws.shape) == 0
     assert torch.equal(augment.train(images, torch.from_numpy(draws)), augment.plain(images))
+
+
+@pytest.mark.parametrize("policy", ["none", "autoaugment", "randaugment"])
+def test_no_number_is_needed_on_the_host(policy):
+    """A tensor on the meta device has no values: whatever waits for one raises."""
+    augment = small(policy=policy, rotation=15.0, cutout=8)
+    found = augment.train(pictures(6).to("meta"), batch(augment, 6).to("meta"))
+    assert found.shape == (6, 3, 32, 32) and found.device.type == "meta"

@@ -24,7 +24,9 @@ def images_and_target(count: int = 12, seed: int = 0) -> tuple[torch.Tensor, tor
     return images, torch.randint(0, 5, (count,), generator=generator)
 
 
-def given_plan(kind: mixing.Kind, weight: float, partner: list[int], centre: tuple[float, float] = (0.5, 0.5)):
+def given_plan(
+    kind: mixing.Kind, weight: float, partner: list[int], centre: tuple[float, float] = (0.5, 0.5)
+):
     return MixPlan(
         kind, torch.tensor([weight]), torch.tensor([partner]), torch.tensor([centre], dtype=torch.float32)
     )
@@ -56,7 +58,9 @@ def test_swapping_weight_and_order_gives_the_same_images():
     one = mix(images, target, given_plan("mixup", 0.3, partner.tolist()), 0)
     two = mix(images[partner], target[partner], given_plan("mixup", 0.7, partner.argsort().tolist()), 0)
     torch.testing.assert_close(one.images, two.images)
-    assert torch.equal(one.target.first, two.target.second) and torch.equal(one.target.second, two.target.first)
+    assert torch.equal(one.target.first, two.target.second) and torch.equal(
+        one.target.second, two.target.first
+    )
 
 
 def test_halves_of_the_loss_add_up_to_the_soft_label():
@@ -172,6 +176,11 @@ def test_weights_are_beta_distributed(alpha, variance):
     assert float(weights.var()) == pytest.approx(variance, rel=0.05)
 
 
+def global_state() -> tuple[object, ...]:
+    legacy = np.random.get_state()[1]  # noqa: NPY002  (nothing may move it)
+    return random.getstate(), legacy.tolist(), torch.get_rng_state().tolist()
+
+
 def test_global_randomness_is_neither_read_nor_moved():
     images, target = images_and_target()
     results = []
@@ -179,10 +188,10 @@ def test_global_randomness_is_neither_read_nor_moved():
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002  (poison)
         torch.manual_seed(seed)
-        before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
+        before = global_state()
         made = plan("cutmix", 1.0, key=Key(0), steps=2, batch_size=12)
         results.append(mix(images, target, made, 1).images)
-        assert before == (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # noqa: NPY002
+        assert before == global_state()
     assert torch.equal(*results)
 
 
@@ -192,3 +201,15 @@ def test_the_input_is_left_alone():
     for kind in KINDS:
         found = mix(images, target, plan(kind, 1.0, key=Key(0), steps=1, batch_size=12), 0, counts=COUNTS)
         assert torch.equal(images, before) and isinstance(found.target, Mixed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [12, 7])
+def test_no_number_is_needed_on_the_host(kind, size):
+    """A tensor on the meta device has no values: whatever waits for one raises."""
+    images, target = (part[:size].to("meta") for part in images_and_target())
+    made = plan(kind, 1.0, key=Key(0), steps=2, batch_size=12, device="meta")
+    found = mix(images, target, made, 1, counts=COUNTS.to("meta"))
+    mixed = found.hidden(images) if found.hidden else found.images
+    assert mixed.shape == images.shape and mixed.device.type == "meta"
+    assert found.target.second.shape == (size,) and found.target.weight.device.type == "meta"

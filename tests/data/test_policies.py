@@ -81,7 +81,7 @@ def test_operation_equals_pillow(operation):
         off = (found.int() - wanted.int()).abs()
         if operation in MOVES:  # the nearest of two pixels equally near
             assert (off.amax(1) > 0).float().mean() <= 0.002
-        else:  # Pillow's autocontrast loses a level where a product of two floats falls short of a whole number
+        else:  # Pillow's autocontrast loses a level where a float falls short of a whole number
             allowed = 0.01 if operation == Operation.AUTOCONTRAST else 0.0
             assert off.max() <= 1 and (off > 0).float().mean() <= allowed
         changed += int((found != images).sum())
