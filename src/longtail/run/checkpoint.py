@@ -10,7 +10,7 @@ import contextlib
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -90,12 +90,22 @@ def _out_of_the_way(target: Path, waste: Path) -> None:
 def load(path: Path) -> tuple[State, dict[str, Any]]:
     """The tensors and facts of a checkpoint; ModelFileError unless every byte is what was written."""
     files = _read(path)
-    facts = canonical.decode(files.pop(FACTS))
+    facts = _facts(path, files.pop(FACTS))
     state = {
         name.removesuffix(".safetensors"): tensors.decode(data, shown(path / name))
         for name, data in files.items()
     }
     return state, facts
+
+
+def _facts(path: Path, data: bytes) -> dict[str, Any]:
+    try:
+        found = canonical.decode(data)
+    except ValueError as error:
+        raise ModelFileError(f"{shown(path / FACTS)}: {error}") from error
+    if not isinstance(found, dict):
+        raise ModelFileError(f"{shown(path / FACTS)} is not a table of facts")
+    return cast("dict[str, Any]", found)
 
 
 def _read(path: Path) -> dict[str, bytes]:

@@ -16,12 +16,12 @@ def listed(found: Json, expected: Json, *, limit: int = 5, width: int = 200) -> 
 
     Example:
         >>> listed({"seed": 0, "stages": [{"epochs": 30}]}, {"seed": 1, "stages": [{"epochs": 5}]})
-        'seed is 0 there and 1 here; stages.0.epochs is 30 there and 5 here'
+        'seed: 0 there, 1 here; stages.0.epochs: 30 there, 5 here'
     """
     every = list(_differences(found, expected, ""))
     texts: list[str] = []
     for path, there, here in every[:limit]:
-        text = f"{path} is {there} there and {here} here"
+        text = f"{path}: {there} there, {here} here"
         if texts and sum(map(len, texts)) + len(text) > width:
             break
         texts.append(text)

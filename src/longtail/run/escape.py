@@ -12,6 +12,7 @@ from pathlib import Path
 # C0 and C1 controls, and the marks that reorder text: they can hide, overwrite or colour what is printed.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_BREAKING = {0: None, ord("\r"): None}  # readers stop at the one and split a row at the other
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -49,8 +50,9 @@ def csv_cell(value: object) -> object:
     """
     if not isinstance(value, str):
         return value
-    text = encodable(value).replace("\0", "")
-    return "'" + text if text.startswith(_FORMULA) or text.lstrip(" ").startswith(_FORMULA) else text
+    text = encodable(value)
+    guard = "'" if text.lstrip(" ").startswith(_FORMULA) else ""
+    return guard + text.translate(_BREAKING)
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:

@@ -98,10 +98,8 @@ class RunFolder:
 
     def _create(self, recipe: Recipe, need: int) -> bool:
         is_new = not (self.path / RECIPE).exists()
-        if not is_new and (text := differences.listed(recipe_json(self.recipe()), recipe_json(recipe))):
-            raise UsageError(
-                f"{shown(self.path)} holds a run of another recipe: {text}. Choose another folder", number=210
-            )
+        if not is_new:
+            self._refuse_another(recipe)
         fsio.clean(self.path)
         fsio.clean(self.checkpoints)
         self.preflight(need)
@@ -109,6 +107,14 @@ class RunFolder:
             fsio.write_json(self.path / RECIPE, recipe_json(recipe))
         fsio.make_folders(self.checkpoints)
         return is_new
+
+    def _refuse_another(self, recipe: Recipe) -> None:
+        where = shown(self.path)
+        found, wanted = recipe_json(self.recipe()), recipe_json(recipe)
+        if text := differences.listed(found, wanted, width=230 - len(where)):
+            raise UsageError(
+                f"{where} holds a run of another recipe: {text}. Choose another folder", number=210
+            )
 
     def _refuse_foreign(self) -> None:
         if self.path.exists() and not self.path.is_dir():
@@ -165,7 +171,7 @@ class RunFolder:
         if name in sealed:
             data = manifest.checked(self.path, name, sealed[name])
         else:
-            data = fsio.read_bytes(path, limit=1 << 40)
+            data = fsio.read_bytes(path)
         return tensors.decode(data, shown(path), finite=finite)
 
     def _file(self, name: str) -> Path:

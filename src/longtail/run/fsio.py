@@ -117,10 +117,6 @@ def unlink(path: str | Path) -> None:
     _tried("unlink", os.fspath(path), lambda: os.unlink(path))
 
 
-def rmdir(path: str | Path) -> None:
-    _tried("rmdir", os.fspath(path), lambda: os.rmdir(path))
-
-
 def truncate(fd: int, size: int, path: str | Path) -> None:
     _tried("truncate", os.fspath(path), lambda: os.ftruncate(fd, size))
 
@@ -164,14 +160,16 @@ def write_json(path: str | Path, value: object) -> None:
     write_file(path, canonical.encode(value))
 
 
-def read_bytes(path: str | Path, *, limit: int, error: type[LongtailError] = ModelFileError) -> bytes:
-    """All bytes of a regular file of at most `limit` bytes. Never waits: a pipe or device is refused."""
+def read_bytes(
+    path: str | Path, *, limit: int | None = None, error: type[LongtailError] = ModelFileError
+) -> bytes:
+    """All bytes of a regular file, at most `limit`. Never waits: a pipe or device is refused."""
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             size = os.fstat(file.fileno()).st_size
-            if size > limit:
+            if limit is not None and size > limit:
                 raise error(f"{shown(path)} has {size:,} bytes; at most {limit:,} are read")
-            return file.read(limit)
+            return file.read(size)
     except OSError as trouble:
         raise _unreadable(trouble, path, error) from trouble
 
@@ -241,7 +239,7 @@ def remove(path: str | Path) -> None:
         return
     for name in sorted(os.listdir(path)):
         remove(Path(path) / name)
-    rmdir(path)
+    _tried("rmdir", os.fspath(path), lambda: os.rmdir(path))
 
 
 def clean(folder: str | Path) -> None:

@@ -135,7 +135,7 @@ def _contents(file: int) -> bytes:
 
 def check(path: Path, position: Mapping[str, object]) -> None:
     """Refuses a log whose first `offset` bytes are not those a checkpoint saw."""
-    data = fsio.read_bytes(path, limit=1 << 40)
+    data = fsio.read_bytes(path)
     offset = position.get("offset")
     if not isinstance(offset, int) or offset > len(data):
         raise ModelFileError(f"{shown(path)} is shorter than a checkpoint says")

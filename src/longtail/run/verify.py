@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -37,14 +38,14 @@ def _files(run: RunFolder) -> Iterator[Finding]:
             elif entry.suffix == ".jsonl":
                 _rows(entry)
             elif entry.name == "model.safetensors":
-                tensors.decode(fsio.read_bytes(entry, limit=1 << 40), shown(entry))
+                tensors.decode(fsio.read_bytes(entry), shown(entry))
         except LongtailError as error:
             yield Finding(entry.name, str(error))
 
 
 def _rows(path: Path) -> None:
     # The last line may be half written: resuming drops it.
-    for number, line in enumerate(fsio.read_bytes(path, limit=1 << 40).split(b"\n")[:-1], start=1):
+    for number, line in enumerate(fsio.read_bytes(path).split(b"\n")[:-1], start=1):
         try:
             canonical.decode(line)
         except ValueError as error:
@@ -71,24 +72,28 @@ def _sealed(run: RunFolder) -> Iterator[Finding]:
 
 
 def _checkpoints(run: RunFolder) -> Iterator[Finding]:
+    identity = _identity(run)
     for step in checkpoint.steps(run.checkpoints):
         path = checkpoint.folder_of(run.checkpoints, step)
         try:
             _, facts = checkpoint.load(path)
-            checkpoint.require(facts, _identity(run, facts))
+            checkpoint.require(facts, {name: value for name, value in identity.items() if name in facts})
             for name, position in _positions(facts):
                 logs.check(run.path / name, position)
         except LongtailError as error:
             yield Finding(f"checkpoints/{path.name}", str(error))
 
 
-def _identity(run: RunFolder, facts: dict[str, Any]) -> dict[str, Any]:
-    """What this run says of itself, as far as the checkpoint says it too."""
-    expected: dict[str, Any] = {"recipe": recipe_digest(run.recipe())}
-    if (run.path / "data.json").exists():
-        data = run.read("data.json")
-        expected |= {"names": data["names"], "data": data["digest"]} if isinstance(data, dict) else {}
-    return {name: value for name, value in expected.items() if name in facts}
+def _identity(run: RunFolder) -> dict[str, Any]:
+    """What this run says of itself: its recipe, its classes and its data, as far as they can be read."""
+    known: dict[str, Any] = {}
+    with contextlib.suppress(LongtailError):  # _files says so
+        known["recipe"] = recipe_digest(run.recipe())
+        data = run.read("data.json") if (run.path / "data.json").exists() else {}
+        for name, key in (("names", "names"), ("data", "digest")):
+            if isinstance(data, dict) and key in data:
+                known[name] = data[key]
+    return known
 
 
 def _positions(facts: dict[str, Any]) -> list[tuple[str, dict[str, object]]]:
