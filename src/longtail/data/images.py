@@ -182,10 +182,14 @@ def resident(split: Split, size: int) -> Split:
         return split
     pixels = np.empty((len(split), 3, size, size), dtype=np.uint8)
     for i in range(len(split)):
-        pixels[i] = np.asarray(
-            ImageOps.fit(_image(images, i), (size, size), Image.Resampling.BILINEAR)
-        ).transpose(2, 0, 1)
+        pixels[i] = fitted(_image(images, i), size)
     return Split(torch.from_numpy(pixels), split.targets, split.names)
+
+
+def fitted(image: Image.Image, size: int) -> NDArray[np.uint8]:
+    """`[3, size, size]`: the short side resized, the centre cut out."""
+    square = ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
+    return np.asarray(square).transpose(2, 0, 1)
 
 
 def _image(images: Tensor | ImageSource, index: int) -> Image.Image:

@@ -1,0 +1,117 @@
+"""The waist: the only file that knows about processes. Everything else sees a `World`.
+
+Runs of several processes are started by torchrun, which sets RANK, WORLD_SIZE and LOCAL_RANK.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from longtail.errors import LongtailError, MachineError
+
+# A rank that waits longer than this for the others gives up instead of hanging for a night.
+PATIENCE = timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class World:
+    """Who we are among the processes of this run, and where our tensors live."""
+
+    device: torch.device
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """The model for the forward pass: DDP when there are several processes, else the model itself."""
+        if self.size == 1 or not any(p.requires_grad for p in model.parameters()):
+            return model
+        ids = [self.device] if self.device.type == "cuda" else None
+        return nn.parallel.DistributedDataParallel(
+            model, device_ids=ids, gradient_as_bucket_view=True, broadcast_buffers=False
+        )
+
+    def total(self, tensors: Iterable[Tensor]) -> None:
+        """Sums each tensor over the processes, in place."""
+        if self.size > 1:
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+
+    def share_buffers(self, model: nn.Module) -> None:
+        """Rank 0's buffers become everyone's: BatchNorm statistics, before evaluating and saving."""
+        if self.size > 1:
+            for buffer in model.buffers():
+                dist.broadcast(buffer, src=0)
+
+    def votes(self, flags: list[bool]) -> list[bool]:
+        """For each flag, whether any process raised it; all get the same answer."""
+        if self.size == 1:
+            return flags
+        raised = torch.tensor([float(flag) for flag in flags], device=self.device)
+        dist.all_reduce(raised)
+        return [count > 0 for count in raised.tolist()]
+
+    def any(self, flag: bool) -> bool:
+        return self.votes([flag])[0]
+
+    def agree(self, failure: Exception | None) -> None:
+        """Every process raises when one of them failed, so that nobody waits for the dead."""
+        if self.size == 1:
+            if failure is not None:
+                raise failure
+            return
+        texts: list[tuple[str, int] | None] = [None] * self.size
+        mine = None if failure is None else (str(failure), getattr(failure, "exit_code", 70))
+        dist.all_gather_object(texts, mine)
+        if failure is not None:
+            raise failure
+        for rank, text in enumerate(texts):
+            if text is not None:
+                error = LongtailError(f"process {rank} failed: {text[0]}")
+                error.exit_code = text[1]
+                raise error
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Wraps work that may fail on one process only (mostly the main one's files)."""
+        failure: Exception | None = None
+        try:
+            yield
+        except Exception as error:  # re-raised by agree(), on every process
+            failure = error
+        self.agree(failure)
+
+
+def default_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@contextmanager
+def world(device: str | None = None) -> Iterator[World]:
+    """The World of this process; joins and leaves the process group when torchrun started us."""
+    size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    place = torch.device(device) if device else default_device()
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise MachineError(f"device {device}: no accelerator is available here; leave --device out")
+    if size == 1:
+        yield World(place)
+        return
+    if place.type == "cuda":
+        place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(place)
+    dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=PATIENCE)
+    try:
+        yield World(place, rank, size)
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,48 @@
+"""Clean test-time logits over a split, and what they are worth. No noise, no margin (spec A12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from longtail.data.batches import Resident
+from longtail.data.streaming import Streamed
+from longtail.engine.distributed import World
+from longtail.metrics import Meter
+from longtail.recipe import Recipe
+
+Measures = dict[str, Any]
+
+
+@torch.no_grad()
+def logits(
+    here: World, recipe: Recipe, model: nn.Module, loss: nn.Module, batches: Resident | Streamed
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """(clean logits in float32, targets), batch by batch, of this process's part of the split."""
+    model.eval()
+    precision = torch.bfloat16 if recipe.precision == "bf16" else None
+    for batch in batches.plain(recipe.evaluation.batch_size, rank=here.rank, world_size=here.size):
+        with torch.autocast(here.device.type, dtype=precision, enabled=precision is not None):
+            output = model(batch.images)
+        yield loss.logits(output.scores).float(), batch.target
+
+
+def evaluate(  # noqa: PLR0913  (each is a different thing, and none of them has a default)
+    here: World,
+    recipe: Recipe,
+    model: nn.Module,
+    loss: nn.Module,
+    batches: Resident | Streamed,
+    counts: Tensor,
+) -> Measures:
+    """One row of measures, the same on every process."""
+    here.share_buffers(model)
+    meter = Meter(counts, shot_rule=recipe.evaluation.shot_rule)
+    meter.to(here.device)
+    for scores, target in logits(here, recipe, model, loss, batches):
+        meter.update(scores, target)
+    here.total(meter.tensors().values())
+    return meter.compute()

@@ -1,0 +1,46 @@
+"""What the backbone makes of every image: written once, read by the figures (features.safetensors)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from longtail import build
+from longtail.data.splits import Split
+from longtail.engine import environment
+from longtail.engine.distributed import World, default_device
+from longtail.engine.load import restored
+from longtail.recipe import Recipe
+from longtail.run.folder import RunFolder
+
+
+def features(run: str | Path, *, device: str | None = None) -> Path:
+    """Writes features, clean logits and labels of train (un-augmented) and test; returns the file's path."""
+    folder = RunFolder.open(Path(run))
+    recipe, facts = folder.recipe(), folder.read("data.json")
+    here = World(torch.device(device) if device else default_device())
+    data = build.dataset(recipe.data)
+    tensors: dict[str, Tensor] = {}
+    with environment.steady(here):
+        model, loss = restored(folder, recipe, facts)
+        model.to(here.device, memory_format=environment.layout(recipe)).eval()
+        for name, split in (("train", data.train), ("test", data.test)):
+            seen, scores = _all(here, recipe, model, loss, split)
+            tensors |= {f"{name}_features": seen, f"{name}_scores": scores, f"{name}_labels": split.targets}
+    folder.write_tensors("features.safetensors", tensors)
+    return folder.path / "features.safetensors"
+
+
+@torch.no_grad()
+def _all(
+    here: World, recipe: Recipe, model: nn.Module, loss: nn.Module, split: Split
+) -> tuple[Tensor, Tensor]:
+    batches = build.batches(recipe.images, split, here.device, channels_last=recipe.channels_last)
+    seen, scores = [], []
+    for batch in batches.plain(recipe.evaluation.batch_size):
+        output = model(batch.images)
+        seen.append(output.features.half().cpu())
+        scores.append(loss.logits(output.scores).half().cpu())
+    return torch.cat(seen), torch.cat(scores)

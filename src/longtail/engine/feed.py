@@ -1,0 +1,105 @@
+"""What a stage eats: the epoch's order, its batches, and how they are mixed. All of it derived, none stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from longtail.build.training import batches
+from longtail.data import mixing, sampling
+from longtail.data.batches import Batch, Resident
+from longtail.data.mixing import Mixture
+from longtail.data.splits import Dataset
+from longtail.data.streaming import Streamed
+from longtail.engine.distributed import World
+from longtail.errors import UsageError
+from longtail.keys import Key
+from longtail.recipe import Recipe, Remix, Sampling, Stage
+
+
+class Feed:
+    """Training batches for any stage and epoch, from any step on; evaluation batches in file order."""
+
+    def __init__(self, world: World, recipe: Recipe, data: Dataset):
+        self.world, self.recipe, self.data = world, recipe, data
+        self.train = batches(recipe.images, data.train, world.device, channels_last=recipe.channels_last)
+        self.evaluation = evaluation_batches(world, recipe, data)
+        self.counts = data.counts.to(world.device)
+
+    def steps(self, stage: Stage) -> int:
+        if stage.batch_size % self.world.size:
+            raise UsageError(
+                f"stage {stage.name}: batch_size {stage.batch_size} is not divisible by {self.world.size} processes"
+            )
+        return -(-len(self.data.train.targets) // stage.batch_size)
+
+    def epoch(
+        self, stage: Stage, key: Key, epoch: int, start: int
+    ) -> Iterator[tuple[int, Mixture, Batch, float]]:
+        """(step of the stage, what goes into the model, the raw batch, this process's share of the mean)."""
+        first = self._stream(stage, stage.sampling, key.fold("first"), epoch, start)
+        total, steps = len(self.data.train.targets), self.steps(stage)
+        plan = self._plan(stage, key.fold("mixing", epoch), steps)
+        for number, batch in enumerate(first, start):
+            size = min(stage.batch_size, total - number * stage.batch_size)
+            share = len(batch.target) * self.world.size / size
+            yield epoch * steps + number, self._mix(stage, plan, batch, number), batch, share
+
+    def order(self, rule: Sampling, key: Key, epoch: int, epochs: int) -> Tensor:
+        return sampling.indices(
+            self.data.train.targets,
+            rule.rule,
+            seed=key.fold("order").integer(),
+            epoch=epoch,
+            epochs=epochs,
+            classes=len(self.data.names),
+            power=rule.power,
+            beta=rule.beta,
+        )
+
+    def _stream(self, stage: Stage, rule: Sampling, key: Key, epoch: int, start: int) -> Iterator[Batch]:
+        return self.train.epoch(
+            self.order(rule, key, epoch, stage.epochs),
+            key=key.fold("augment", epoch),
+            batch_size=stage.batch_size,
+            start=start,
+            rank=self.world.rank,
+            world_size=self.world.size,
+        )
+
+    def _plan(self, stage: Stage, key: Key, steps: int) -> mixing.MixPlan | None:
+        if stage.mixing is None:
+            return None
+        return mixing.plan(
+            stage.mixing.kind,
+            stage.mixing.alpha,
+            key=key,
+            steps=steps,
+            batch_size=stage.batch_size // self.world.size,
+            rank=self.world.rank,
+            device=self.world.device,
+        )
+
+    def _mix(self, stage: Stage, plan: mixing.MixPlan | None, batch: Batch, step: int) -> Mixture:
+        match stage.mixing:
+            case None:
+                return Mixture(batch.images, batch.target)
+            case Remix(kappa=kappa, tau=tau):
+                extra = {"counts": self.counts, "kappa": kappa, "tau": tau}
+            case _:
+                extra = {}
+        assert plan is not None
+        return mixing.mix(batch.images, batch.target, plan, step, **extra)
+
+
+def evaluation_batches(world: World, recipe: Recipe, data: Dataset) -> Resident | Streamed:
+    """The split that this recipe is evaluated on: test, or the held-out images while something is chosen."""
+    held_out = recipe.evaluation.split == "held_out"
+    if held_out and data.held_out is None:
+        raise UsageError(
+            "evaluation.split=held_out, but this data has no held-out images; "
+            'set data.held_out, for example --set \'data.held_out={"source":"stratified"}\''
+        )
+    split = data.held_out if held_out and data.held_out is not None else data.test
+    return batches(recipe.images, split, world.device, channels_last=recipe.channels_last)

@@ -1,0 +1,81 @@
+"""The end of a run: the final model, its predictions, thumbnails for the report, and final.json; then the seal."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from longtail import build
+from longtail.data.images import resident
+from longtail.data.splits import Dataset, Split
+from longtail.engine.distributed import World
+from longtail.engine.evaluate import logits
+from longtail.engine.feed import evaluation_batches
+from longtail.engine.record import Record
+from longtail.keys import Key
+from longtail.recipe import Recipe
+from longtail.run.folder import RunFolder, recipe_digest
+
+THUMBNAILS = 200
+THUMBNAIL_SIDE = 64
+
+
+def finish(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Record) -> None:
+    """Writes what reports read. One process does it, with the whole split; the others wait."""
+    with here.together():
+        if here.is_main:
+            _write(World(here.device), recipe, data, model, record)
+
+
+def _write(alone: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Record) -> None:
+    folder, stage = record.folder, recipe.stages[-1]
+    folder.write_tensors("model.safetensors", {n: t.contiguous() for n, t in model.state_dict().items()})
+    folder.write(
+        "model.json", {"names": list(data.names), "recipe": recipe_digest(recipe), "stage": stage.name}
+    )
+    loss = build.loss(stage.loss, data.counts).to(alone.device)
+    scores = [s.cpu() for s, _ in logits(alone, recipe, model, loss, evaluation_batches(alone, recipe, data))]
+    split = data.held_out if recipe.evaluation.split == "held_out" and data.held_out else data.test
+    folder.write_tensors(
+        "predictions.safetensors", {"logits": torch.cat(scores).half(), "labels": split.targets}
+    )
+    folder.write_tensors("samples.safetensors", thumbnails(split, Key(recipe.seed).fold("thumbnails")))
+    folder.write("final.json", summary(folder, recipe, record))
+    folder.seal()
+
+
+def thumbnails(split: Split, key: Key) -> dict[str, Tensor]:
+    """Up to 200 test images, as evenly over the classes as they go, for reports that never see the data."""
+    order = key.numpy().permutation(len(split))
+    rank_in_class = torch.zeros(len(split), dtype=torch.int64)
+    seen: dict[int, int] = {}
+    for index in order.tolist():
+        label = int(split.targets[index])
+        rank_in_class[index] = seen.setdefault(label, 0)
+        seen[label] += 1
+    chosen = sorted(order.tolist(), key=lambda i: int(rank_in_class[i]))[:THUMBNAILS]
+    index = torch.tensor(sorted(chosen), dtype=torch.int64)
+    few = split.select(index)
+    if not few.is_resident:
+        few = resident(few, THUMBNAIL_SIDE)
+    assert isinstance(few.images, Tensor)
+    return {"images": few.images.contiguous(), "index": index}
+
+
+def summary(folder: RunFolder, recipe: Recipe, record: Record) -> dict[str, Any]:
+    """final.json. The headline is the last epoch; `best` is marked with the split that it was chosen on."""
+    lines = (folder.path / "evals.jsonl").read_text().splitlines()
+    rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    stages = [[row for row in rows if row["stage"] == number][-1] for number in range(len(recipe.stages))]
+    last_stage = [row for row in rows if row["stage"] == len(recipe.stages) - 1]
+    return {
+        "last": stages[-1],
+        "best": max(last_stage, key=lambda row: row["top1"]) | {"selected_on": recipe.evaluation.split},
+        "stages": stages,
+        "images_seen": record.images_seen,
+        "steps": record.total,
+        "parameters": sum(p.numel() for p in record.model.parameters()),
+    }

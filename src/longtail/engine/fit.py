@@ -1,0 +1,86 @@
+"""The loop (the paper's Algorithm 1): stages, epochs, steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import nn
+
+from longtail import build
+from longtail.data.splits import Dataset
+from longtail.engine import environment, schedule, trainable
+from longtail.engine.distributed import World, world
+from longtail.engine.evaluate import evaluate
+from longtail.engine.feed import Feed
+from longtail.engine.finish import finish
+from longtail.engine.graphs import captured
+from longtail.engine.progress import Place, Progress, Silent
+from longtail.engine.record import Record
+from longtail.engine.signals import Stop, watch
+from longtail.engine.step import Step
+from longtail.keys import Key
+from longtail.recipe import Recipe, Stage
+from longtail.run.folder import RunFolder
+
+
+def train(
+    recipe: Recipe, *, out: str | Path, device: str | None = None, progress: Progress | None = None
+) -> RunFolder:
+    """Trains `recipe` into the folder `out`, or goes on where an interrupted run of it stopped."""
+    with world(device) as here, watch() as stop:
+        folder = RunFolder(Path(out))
+        with folder.held(main=here.is_main), environment.steady(here):
+            with here.together():
+                if here.is_main:
+                    folder.create(recipe)
+            if folder.is_finished:
+                return folder
+            data = build.dataset(recipe.data)
+            model = build.model(recipe.model, len(data.names), Key(recipe.seed).fold("model"))
+            model.to(here.device, memory_format=environment.layout(recipe))
+            record = Record(here, folder, recipe, data, model, stop, progress or Silent())
+            with record:
+                fit(here, recipe, data, model, record)
+                finish(here, recipe, data, model, record)
+    return folder
+
+
+def fit(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Record) -> None:
+    """Algorithm 1: for each stage, train what the stage names, on the stage's sampling, with its loss."""
+    feed = Feed(here, recipe, data)
+    done = record.place()
+    record.began(sum(feed.steps(stage) * stage.epochs for stage in recipe.stages), done)
+    for number, stage in enumerate(recipe.stages):
+        key = Key(recipe.seed).fold(stage.name)
+        trainable.reshape_head(model, stage, key)
+        if number < done.stage:
+            continue
+        trainable.select(model, stage)
+        model.to(here.device)
+        loss = build.loss(stage.loss, data.counts).to(here.device)
+        optimizer = build.optimizer(stage.optimizer, trainable.groups(model, stage), here.device)
+        steps = feed.steps(stage)
+        begin = record.restore(number, stage, optimizer, steps)
+        net = environment.compiled(recipe, here.wrap(model))
+        update = captured(Step(here, recipe, stage, net, loss, optimizer))
+        for epoch in range(begin // steps, stage.epochs):
+            trainable.set_modes(model, stage)
+            for step, mixture, batch, share in feed.epoch(
+                stage, key, epoch, start=max(0, begin - epoch * steps)
+            ):
+                lr = stage.optimizer.lr * schedule.factor(
+                    stage.schedule, step, steps=steps, epochs=stage.epochs
+                )
+                update.prepare(lr, key.fold("noise", step))
+                value = update(mixture, share, progress=step / (steps * stage.epochs))
+                record.stepped(step + 1, lr, value, batch, update.trouble)
+            if due(recipe, stage, epoch + 1):
+                with record.averaged():
+                    measures = evaluate(here, recipe, model, loss, feed.evaluation, data.counts)
+                record.evaluated(epoch + 1, recipe.evaluation.split, measures)
+            record.epoch_done(epoch + 1)
+
+
+def due(recipe: Recipe, stage: Stage, epoch: int) -> bool:
+    """Whether this epoch (1-based) is evaluated: every so many, and each of a stage's last."""
+    return epoch % recipe.evaluation.every == 0 or epoch > stage.epochs - max(1, recipe.evaluation.last)

@@ -1,0 +1,39 @@
+"""SIGINT and SIGTERM only set a flag; the loop looks at it after each whole step (reliability D8)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Stop:
+    """Whether somebody asked the run to stop, and with which signal."""
+
+    number: int = 0
+
+    def __bool__(self) -> bool:
+        return self.number != 0
+
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        if self.number:  # the second signal does not wait
+            os._exit(128 + number)
+        self.number = number
+
+
+@contextmanager
+def watch() -> Iterator[Stop]:
+    """Handles both signals while a run is in progress and puts the old handlers back afterwards."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop  # only the main thread may set handlers; a run in a thread is stopped by its owner
+        return
+    before = {number: signal.signal(number, stop.receive) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

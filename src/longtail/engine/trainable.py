@@ -1,0 +1,81 @@
+"""What trains in a stage, and what stands still: one place sets requires_grad, train/eval and the head.
+
+"Frozen" means two things in the literature (house 3.3): parameters that do not learn, and BatchNorm
+statistics that do not move. A stage names both, `trains` and `batchnorm`, and both are applied here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm as AnyBatchNorm  # the public classes' common parent
+
+from longtail import heads
+from longtail.errors import UsageError
+from longtail.keys import Key
+from longtail.recipe import Part, Stage
+
+
+def reshape_head(model: nn.Module, stage: Stage, key: Key) -> None:
+    """Gives the model the head that the stage asks for: kept, restarted, scaled (LWS) or aligned (DisAlign)."""
+    match stage.head:
+        case "kept":
+            return
+        case "restarted":
+            restart(model.head, key)
+        case "scaled":
+            model.head = heads.Scaled(model.head)
+        case "aligned":
+            model.head = heads.Aligned(model.head, model.backbone.num_features)
+
+
+def restart(head: nn.Module, key: Key) -> None:
+    """Draws the head's weights anew, from the key alone."""
+    generator = key.fold("head").generator()
+    for module in head.modules():
+        if isinstance(module, heads.Linear | heads.Cosine):
+            module.reset_parameters(generator)
+
+
+def part_of(name: str, model: nn.Module) -> Part:
+    """Which part of the model a parameter belongs to, by its name."""
+    if name.startswith("head."):
+        wrapped = isinstance(model.head, heads.Scaled | heads.Aligned)
+        return "scales" if wrapped and not name.startswith("head.head.") else "head"
+    return "backbone"
+
+
+def select(model: nn.Module, stage: Stage) -> None:
+    """Marks what learns. Must run before the model is wrapped for several processes."""
+    found = False
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(part_of(name, model) in stage.trains)
+        found |= parameter.requires_grad
+    if not found:
+        raise UsageError(
+            f"stage {stage.name}: trains={list(stage.trains)} names no parameter of this model; "
+            "set stages.N.trains to parts that exist, or stages.N.head to 'scaled'"
+        )
+
+
+def set_modes(model: nn.Module, stage: Stage) -> None:
+    """Train mode, with BatchNorm standing still where the stage says frozen."""
+    model.train()
+    if stage.batchnorm == "frozen":
+        for module in model.modules():
+            if isinstance(module, AnyBatchNorm):
+                module.eval()
+
+
+def groups(model: nn.Module, stage: Stage) -> Iterator[tuple[float, list[tuple[str, nn.Parameter]]]]:
+    """(learning-rate factor, named parameters that learn), the head apart from the rest."""
+    learning = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    head = [(n, p) for n, p in learning if part_of(n, model) == "head"]
+    rest = [(n, p) for n, p in learning if part_of(n, model) != "head"]
+    if stage.head_lr_factor == 1.0:
+        head, rest = [], learning
+    if rest:
+        yield 1.0, rest
+    if head:
+        yield stage.head_lr_factor, head
