@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
@@ -42,6 +44,19 @@ def refused(command: Callable[..., Outcome]) -> Callable[..., str]:
         assert re.fullmatch(r"error\[E\d{3}\]: .{10,300}\n", outcome.err), outcome.err
         assert outcome.out == ""
         return outcome.err
+
+    return called
+
+
+@pytest.fixture
+def replaced(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Puts a module with the given functions in the place of `longtail.engine.NAME`."""
+
+    def called(name: str, **functions: object) -> None:
+        fake = ModuleType(name)
+        for key, function in functions.items():
+            setattr(fake, key, function)
+        monkeypatch.setitem(sys.modules, name, fake)
 
     return called
 

@@ -17,9 +17,11 @@ def evaluate(
 ) -> None:
     """Evaluate a finished run again, beside what it recorded."""
     from longtail.errors import UsageError
+    from longtail.run.folder import RunFolder
 
     if split not in (None, "test", "held_out"):
         raise UsageError(f"--split {split}: there are test and held_out")
+    RunFolder.open(run)  # a wrong folder is refused before torch is loaded
     from longtail.engine.load import evaluate_run
 
     found = evaluate_run(run, split=split, device=device)

@@ -13,7 +13,10 @@ def features(
     device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1.")] = None,
 ) -> None:
     """Write the features of all images, for the figures."""
-    from longtail.engine.features import features as computed
     from longtail.run.escape import shown
+    from longtail.run.folder import RunFolder
+
+    RunFolder.open(run)  # a wrong folder is refused before torch is loaded
+    from longtail.engine.features import features as computed
 
     print(f"written to {shown(computed(run, device=device))}")

@@ -36,9 +36,11 @@ def predict(
 ) -> None:
     """Name the class of each image, with its probability."""
     from longtail.errors import DataError, UsageError
+    from longtail.run.folder import RunFolder
 
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise UsageError(f"--out {out}: the name must end in .csv or .json")
+    RunFolder.open(run)  # a wrong folder is refused before torch is loaded
     from longtail.engine.predict import predict as predicted
     from longtail.run import fsio
     from longtail.run.escape import shown

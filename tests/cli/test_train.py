@@ -1,0 +1,89 @@
+"""`longtail train` around the engine: what reaches it, what is printed before, during and after."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longtail.engine.progress import Place
+from longtail.errors import Stopped
+from longtail.recipes import catalogue
+
+
+@pytest.fixture
+def trained(replaced, run_folder: Path, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """An engine that takes three steps and leaves a finished run; the calls it got."""
+    import torch
+
+    calls: list[dict[str, Any]] = []
+
+    def train(recipe: Any, *, out: Path, device: str | None = None, progress: Any = None) -> None:
+        calls.append({"recipe": recipe, "out": out, "device": device, "progress": progress})
+        if out != run_folder:
+            shutil.copytree(run_folder, out)
+        if progress is None:
+            return
+        progress.note("the class \x1b[31mdog has 4 images")
+        progress.began(recipe, 50, Place(0, 4, 4))
+        for _ in range(3):
+            progress.stepped(recipe.stages[0], 1, 32, torch.tensor(2.5), 0.1)
+        progress.evaluated(row)
+
+    replaced("longtail.engine.fit", train=train)
+    return calls
+
+
+def test_arguments_changes_and_options_reach_the_engine(command, trained, tmp_path) -> None:
+    words = ["digits.gcl", "seed=3", "--out", tmp_path / "a", "--set", "stages.1.epochs=5", "--device", "cpu"]
+    assert command("train", *words).code == 0
+    assert trained[0]["recipe"].seed == 3 and trained[0]["recipe"].stages[1].epochs == 5
+    assert trained[0]["out"] == tmp_path / "a" and trained[0]["device"] == "cpu"
+
+
+def test_a_run_is_told_in_plain_lines(command, trained, tmp_path) -> None:
+    outcome = command("train", "digits.gcl", "--out", tmp_path / "a")
+    assert outcome.code == 0 and outcome.err == ""
+    lines = outcome.out.splitlines()
+    assert lines[:4] == [
+        "note: the class [31mdog has 4 images",
+        "data: 3 classes, 244 training images from 200 (cat) to 4 (eel), ratio 50 (asked for 40); "
+        "1 many, 1 medium, 1 few; 26 test images",
+        "recipe: digits.gcl, seed 0: representation for 40 epochs, then classifier for 10 epochs",
+        "going on after step 4 of 50",
+    ]
+    assert lines[4].startswith("representation 1/2, epoch 1/40: loss 2.500, lr 0.1, ")
+    assert lines[5] == "representation after epoch 3: 61.5 % right (many 90.0, medium 55.0, few -)"
+    assert lines[7:11] == [
+        "percent right on test, after the last epoch of each stage",
+        "stage           epoch  top-1  many  medium   few  balanced",
+        "representation      3   61.5  90.0    55.0     -      60.0",
+        "classifier          2   65.4  90.0    55.0  33.3      60.0",
+    ]
+    assert lines[-1].startswith("run folder: ") and lines[-1].endswith("a")
+
+
+def test_a_recipe_file_and_a_run_folder_replay(command, trained, run_folder, tmp_path) -> None:
+    assert command("train", run_folder / "recipe.json", "--out", tmp_path / "a").code == 0
+    assert command("train", run_folder, "--out", tmp_path / "b", "--set", "seed=9").code == 0
+    assert trained[0]["recipe"] == catalogue.make("digits.gcl")
+    assert trained[1]["recipe"].seed == 9
+
+
+def test_only_the_main_process_prints(command, trained, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    assert command("train", "digits.gcl", "--out", tmp_path / "a") == (0, "", "")
+    assert trained[0]["progress"] is None
+
+
+def test_a_stopped_run_says_how_to_go_on(command, replaced, tmp_path) -> None:
+    def train(recipe: object, **rest: object) -> None:
+        raise Stopped(
+            "stopped after step 7; to go on: longtail train a/recipe.json --out a", signal_number=15
+        )
+
+    replaced("longtail.engine.fit", train=train)
+    outcome = command("train", "digits.gcl", "--out", tmp_path / "a")
+    assert outcome == (143, "", "stopped after step 7; to go on: longtail train a/recipe.json --out a\n")
