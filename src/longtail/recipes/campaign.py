@@ -1,0 +1,80 @@
+"""`make campaign`: trains every cell of the paper track that is not finished, and continues interrupted ones.
+
+Runs live under runs/campaign (not in version control); what a table needs of a finished one is exported to
+results/<cell>, so that each can be committed at once.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+from longtail.errors import LongtailError
+from longtail.recipes.cells import Cell, cells
+from longtail.run import fsio
+from longtail.run.folder import RunFolder
+
+EXPORTED = ("recipe.json", "env.json", "data.json", "manifest.json", "evals.jsonl", "steps.jsonl", "final.json")
+WITH_MODEL = ("model.safetensors", "model.json")
+
+
+def train_cell(cell: Cell, runs: Path, results: Path) -> str:
+    """Trains or continues one cell and exports it. Returns a line for people."""
+    from longtail.engine.fit import train
+    from longtail.engine.retrain import retrain
+
+    began = time.monotonic()
+    recipe, out = cell.make(), runs / cell.name
+    if cell.after is None:
+        run = train(recipe, out=out)
+    else:
+        run = retrain(runs / cell.after, recipe.stages[1:], out=out, name=recipe.name)
+    export(run, results / cell.name, keeps_model=cell.keeps_model)
+    last = run.read("final.json")["last"]
+    return f"{cell.name}: top-1 {last['top1']:.2f} at the last epoch ({time.monotonic() - began:.0f} s)"
+
+
+def export(run: RunFolder, target: Path, *, keeps_model: bool) -> None:
+    """Copies what tables and `longtail eval` need, and seals the copy with its own hashes."""
+    fsio.make_folders(target)
+    names = (*EXPORTED, "timing.jsonl", *(WITH_MODEL if keeps_model else ()))
+    for name in names:
+        if (run.path / name).exists():
+            fsio.write_file(target / name, (run.path / name).read_bytes())
+    RunFolder(target).seal()
+
+
+def pending(results: Path, pattern: str) -> list[Cell]:
+    return [c for c in cells() if fnmatch.fnmatch(c.name, pattern) and not RunFolder(results / c.name).is_finished]
+
+
+def campaign(results: Path, *, pattern: str = "*", workers: int = 1, runs: Path = Path("runs/campaign")) -> int:
+    """One cell at a time on `workers` processes; cells that go on from another wait for it. The failures' number."""
+    failed = 0
+    for waiting in (False, True):
+        todo = [cell for cell in pending(results, pattern) if (cell.after is not None) == waiting]
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            jobs = {pool.submit(train_cell, cell, runs, results): cell for cell in todo}
+            for job in as_completed(jobs):
+                try:
+                    print(job.result(), flush=True)
+                except LongtailError as error:
+                    failed += 1
+                    print(f"{jobs[job].name}: {error}", file=sys.stderr, flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    import argparse
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", type=Path, nargs="?", default=Path("results"))
+    parser.add_argument("--only", default="*", help="a pattern of cell names")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--runs", type=Path, default=Path("runs/campaign"))
+    given = parser.parse_args()
+    sys.exit(1 if campaign(given.results, pattern=given.only, workers=given.workers, runs=given.runs) else 0)
