@@ -116,3 +116,12 @@ class TestEveryHead:
         head = build(kind)
         expected = head(features())
         torch.testing.assert_close(head.cuda()(features().cuda()).cpu(), expected, atol=1e-5, rtol=1e-5)
+
+    @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+    def test_draws_the_same_weights_on_every_device(self, kind):
+        head = build(kind).cuda()
+        for module in head.modules():
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters(seeded(0))
+        expected = dict(build(kind).named_parameters())
+        assert all(torch.equal(value.cpu(), expected[name]) for name, value in head.named_parameters())

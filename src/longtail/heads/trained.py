@@ -26,12 +26,13 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.empty(num_classes)) if bias else None
         self.reset_parameters(generator)
 
+    @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw weight and bias anew."""
         bound = self.num_features**-0.5
-        _draw(self.weight, bound, generator)
+        self.weight.copy_(_drawn(self.weight.shape, bound, generator))
         if self.bias is not None:
-            _draw(self.bias, bound, generator)
+            self.bias.copy_(_drawn(self.bias.shape, bound, generator))
 
     def forward(self, features: Tensor) -> Tensor:
         return functional.linear(features, self.weight, self.bias)
@@ -59,8 +60,7 @@ class Cosine(nn.Module):
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw the anchors anew: uniform(-1, 1), then rescaled to length one."""
-        _draw(self.weight, 1.0, generator)
-        self.weight.copy_(rows.unit(self.weight))
+        self.weight.copy_(rows.unit(_drawn(self.weight.shape, 1.0, generator)))
 
     def forward(self, features: Tensor) -> Tensor:
         with torch.autocast(features.device.type, enabled=False):
@@ -68,12 +68,10 @@ class Cosine(nn.Module):
             return cosine.clamp(-1.0, 1.0)  # rounding may leave 1.0000001
 
 
-@torch.no_grad()
-def _draw(parameter: Tensor, bound: float, generator: torch.Generator | None) -> None:
-    """Fill with uniform(-bound, bound) drawn where the generator lives: every device gets the same."""
+def _drawn(shape: torch.Size, bound: float, generator: torch.Generator | None) -> Tensor:
+    """uniform(-bound, bound), drawn where the generator lives: a head gets the same on every device."""
     device = "cpu" if generator is None else generator.device
-    drawn = torch.empty(parameter.shape, device=device, dtype=torch.float32)
-    parameter.copy_(drawn.uniform_(-bound, bound, generator=generator))
+    return torch.empty(shape, device=device, dtype=torch.float32).uniform_(-bound, bound, generator=generator)
 
 
 def _sized(num_features: int, num_classes: int) -> tuple[int, int]:
