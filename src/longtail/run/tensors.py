@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
@@ -12,19 +13,28 @@ from torch import Tensor
 from longtail.errors import ModelFileError, NumericsError
 from longtail.run.escape import terminal
 
+_OF_NUMPY = (torch.float16, torch.float32, torch.float64)
 LARGEST_HEADER = 16 << 20  # bytes; thousands of times what a real network needs
 
 
 def encode(tensors: Mapping[str, Tensor], where: str, *, finite: bool = True) -> bytes:
     """The file form; the same tensors always give the same bytes."""
-    if finite and (name := _not_finite(tensors)) is not None:
+    held = _plain(tensors)
+    if finite and (name := _not_finite(held)) is not None:
         raise NumericsError(f"{terminal(name)} holds NaN or infinity; {where} was not written")
-    # A copy each: tied tensors and views become tensors of their own, any layout becomes the plain one.
-    held = {
-        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-        for name, tensor in tensors.items()
-    }
     return safetensors.torch.save(held)
+
+
+def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """On the CPU, in plain layout; of tensors that share memory (tied weights) each gets its own."""
+    held: dict[str, Tensor] = {}
+    places = set[int]()
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        place = plain.untyped_storage().data_ptr()
+        held[name] = plain.clone() if place in places else plain
+        places.add(place)
+    return held
 
 
 def decode(data: bytes, where: str, *, finite: bool = True) -> dict[str, Tensor]:
@@ -42,6 +52,11 @@ def decode(data: bytes, where: str, *, finite: bool = True) -> dict[str, Tensor]
 
 def _not_finite(tensors: Mapping[str, Tensor]) -> str | None:
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        if not tensor.is_floating_point():
+            continue
+        # NumPy, because it starts no threads: on a busy machine those of torch wait for each other far longer
+        # than the check takes.
+        plain = tensor if tensor.dtype in _OF_NUMPY else tensor.float()
+        if not bool(np.isfinite(plain.numpy()).all()):
             return name
     return None
