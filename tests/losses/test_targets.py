@@ -1,0 +1,53 @@
+"""What a loss refuses, and that a refusal says why."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from longtail.losses import CrossEntropy, Mixed
+
+
+@pytest.mark.parametrize(
+    ("scores", "target", "error", "said"),
+    [
+        (torch.zeros(4), torch.zeros(4).long(), ValueError, "scores must have shape"),
+        (torch.zeros(2, 3, 4), torch.zeros(2).long(), ValueError, "scores must have shape"),
+        (torch.zeros(2, 3).long(), torch.zeros(2).long(), TypeError, "floating point"),
+        (torch.zeros(0, 3), torch.zeros(0).long(), ValueError, "empty"),
+        (torch.zeros(2, 3), torch.zeros(3).long(), ValueError, r"shape \[2\]"),
+        (torch.zeros(2, 3), torch.zeros(2, 1).long(), ValueError, r"shape \[2\]"),
+        (torch.zeros(2, 3), torch.zeros(2).bool(), TypeError, "integers"),
+        (torch.zeros(2, 3), torch.zeros(2), ValueError, "class indices are integers"),
+        (torch.zeros(2, 3), torch.zeros(2, 4), ValueError, "probabilities of shape"),
+        (torch.zeros(2, 3), torch.tensor([0, 3]), ValueError, r"target 3 is not one of the classes 0\.\.2"),
+        (torch.zeros(2, 3), torch.tensor([0, -1]), ValueError, "target -1"),
+        (torch.zeros(2, 3), Mixed(torch.tensor([0, 3]), torch.tensor([0, 1]), 0.5), ValueError, "target 3"),
+        (torch.zeros(2, 3), Mixed(torch.tensor([0, 1]), torch.tensor([0]), 0.5), ValueError, r"shape \[2\]"),
+        (
+            torch.zeros(2, 3),
+            Mixed(torch.tensor([0, 1]), torch.tensor([0, 1]), torch.ones(3)),
+            ValueError,
+            "weight of Mixed",
+        ),
+        (torch.zeros(2, 3), Mixed(torch.zeros(2), torch.zeros(2), 0.5), TypeError, "integers"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_an_error(scores, target, error, said):
+    with pytest.raises(error, match=said):
+        CrossEntropy()(scores, target)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
+def test_any_whole_number_type_will_do(dtype):
+    scores = torch.tensor([[1.0, 2.0], [3.0, 1.0]])
+    made = CrossEntropy()(scores, torch.tensor([1, 0], dtype=dtype))
+    torch.testing.assert_close(made, torch.nn.functional.cross_entropy(scores, torch.tensor([1, 0])))
+
+
+def test_sixteen_bit_scores_are_worked_in_float32():
+    scores = torch.tensor([[0.1, 0.2], [0.3, 0.1]])
+    for dtype in (torch.float16, torch.bfloat16):
+        made = CrossEntropy(30.0)(scores.to(dtype), torch.tensor([1, 0]))
+        expected = torch.nn.functional.cross_entropy(30 * scores.to(dtype).float(), torch.tensor([1, 0]))
+        assert made.dtype == torch.float32 and float(made) == pytest.approx(float(expected))
