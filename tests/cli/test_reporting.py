@@ -3,15 +3,64 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import pytest
 
-def test_compare_and_table_print_what_the_report_makes(command, replaced, run_folder) -> None:
+from longtail.recipes import catalogue, overrides
+
+
+def test_table_prints_what_the_report_makes(command, replaced, run_folder) -> None:
     replaced(
         "longtail.report.tables", table=lambda runs, format: f"{[run.name for run in runs]} as {format}\n\n"
     )
-    assert command("compare", run_folder, run_folder) == (0, "['run', 'run'] as md\n", "")
     assert command("table", run_folder, "--format", "latex") == (0, "['run'] as latex\n", "")
+
+
+@pytest.fixture
+def seeds(run_folder, tmp_path) -> list[Path]:
+    """Two seeds of a recipe of the paper's CIFAR track, and one of its baseline."""
+    folders = []
+    for name, top1, settings in (
+        ("a0", 80.0, ["seed=0"]), ("a1", 82.0, ["seed=1"]), ("short", 75.0, ["seed=2", "epochs=20"])
+    ):  # fmt: skip
+        folder = tmp_path / name
+        shutil.copytree(run_folder, folder)
+        recipe = catalogue.make("cifar.gcl", ["classes=10", *settings])
+        (folder / "recipe.json").write_text(json.dumps(overrides.plain(recipe)))
+        final = json.loads((folder / "final.json").read_text())
+        final["last"] |= {"top1": top1}
+        (folder / "final.json").write_text(json.dumps(final))
+        folders.append(folder)
+    return folders
+
+
+def test_compare_joins_seeds_and_sets_them_beside_the_paper(command, seeds) -> None:
+    outcome = command("compare", *seeds)
+    assert outcome.code == 0, outcome
+    rows = {line.split("  ")[0]: line.split() for line in outcome.out.splitlines()}
+    joined = next(words for name, words in rows.items() if name.startswith("GCL-E") and "81.00" in words)
+    assert joined[-4:] == ["82.73", "-1.73", "0,", "1"] and joined[1:6] == ["(a0)", "81.00", "±", "1.41", "*"]
+    assert "the first stage has 20 epochs where the released code has 200" in outcome.out
+
+
+def test_compare_of_no_run_is_refused(refused, tmp_path) -> None:
+    assert "not a run folder" in refused(2, "compare", tmp_path)
+
+
+def test_figure_of_a_formula_is_written_with_its_arrays(command, tmp_path) -> None:
+    outcome = command("figure", "clouds", "--out", tmp_path / "clouds", "--counts", "500,50,5")
+    assert outcome.code == 0, outcome
+    assert {path.suffix for path in tmp_path.iterdir()} == {".svg", ".pdf", ".png", ".npz"}
+    assert outcome.out.count("written to ") == 4
+
+
+def test_a_wrong_figure_is_refused(refused, tmp_path) -> None:
+    out = tmp_path / "x"
+    assert "did you mean clouds?" in refused(2, "figure", "cloud", "--out", out)
+    assert "500,50,5" in refused(2, "figure", "clouds", "--out", out, "--counts", "many")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_report_writes_a_page(command, run_folder, tmp_path) -> None:

@@ -54,7 +54,7 @@ def test_a_run_is_told_in_plain_lines(command, trained, tmp_path) -> None:
         "recipe: digits.gcl, seed 0: representation for 40 epochs, then classifier for 10 epochs",
         "going on after step 4 of 50",
     ]
-    assert lines[4].startswith("representation 1/2, epoch 1/40: loss 2.500, lr 0.1, ")
+    assert lines[4].startswith("representation 1/2, epoch 1/40: loss 2.500, lr 0.1")
     assert lines[5] == "representation after epoch 3: 61.5 % right (many 90.0, medium 55.0, few -)"
     assert lines[7:11] == [
         "percent right on test, after the last epoch of each stage",

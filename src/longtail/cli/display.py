@@ -78,9 +78,11 @@ class Watched:
 
     @property
     def speed(self) -> str:
-        left = self.pace.seconds_for(self.total - self.done)
-        parts = [f"loss {self.loss:.3f}", f"lr {self.lr:.2g}", f"{self.pace.images_per_second:,.0f} images/s"]
-        return ", ".join(parts + ([f"{duration(left)} left"] if left is not None else []))
+        parts = [f"loss {self.loss:.3f}", f"lr {self.lr:.2g}"]
+        speed, left = self.pace.images_per_second, self.pace.seconds_for(self.total - self.done)
+        if speed is not None and left is not None:
+            parts += [f"{speed:,.0f} images/s", f"{duration(left)} left"]
+        return ", ".join(parts)
 
 
 class Lines:
@@ -179,5 +181,7 @@ def data_line(data: Mapping[str, Any], rule: ShotRule = "paper") -> str:
 
 
 def recipe_line(recipe: Recipe) -> str:
-    stages = ", then ".join(f"{stage.name} for {stage.epochs} epochs" for stage in recipe.stages)
+    stages = ", then ".join(
+        f"{stage.name} for {stage.epochs} epoch{'s' * (stage.epochs > 1)}" for stage in recipe.stages
+    )
     return f"recipe: {recipe.name}, seed {recipe.seed}: {stages}"
