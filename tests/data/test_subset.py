@@ -1,4 +1,4 @@
-"""The published counts and the canonical choice, from spec E1: every number is recomputed or written there."""
+"""The published counts and the canonical choice: the golden numbers are those of the field's own loaders."""
 
 from __future__ import annotations
 
@@ -83,9 +83,10 @@ def test_choice_is_class_sorted_and_nested_over_ratios():
 
 
 def test_global_random_state_is_left_alone():
-    before = np.random.get_state()[1].copy(), torch.get_rng_state()
+    before = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
     subset.long_tail(full_targets(10), ratio=100)
-    assert np.array_equal(before[0], np.random.get_state()[1]) and torch.equal(before[1], torch.get_rng_state())
+    assert np.array_equal(before[0], np.random.get_state()[1])  # noqa: NPY002
+    assert torch.equal(before[1], torch.get_rng_state())
 
 
 def test_another_seed_chooses_other_images():
@@ -171,10 +172,12 @@ def test_manifest_that_does_not_fit_is_refused(tmp_path, change, says):
 
 @pytest.mark.skipif("LONGTAIL_DATA" not in os.environ, reason="LONGTAIL_DATA names no folder with CIFAR")
 def test_canonical_positions_are_those_of_the_real_cifar10_subset():
-    """The shared subset holds, in this order, the canonical images: their positions grow with no class mixed in."""
+    """The shared subset holds the canonical images in this order: positions rise as they do inside a class."""
     folder = Path(os.environ["LONGTAIL_DATA"]) / "cifar-10-batches-bin"
     positions = np.loadtxt(folder / "canonical_index.txt", dtype=np.int64)
-    chosen = subset.canonical([5000] * 10, subset.wanted_counts(torch.full((10,), 5000), "exponential", 50).tolist())
+    chosen = subset.canonical(
+        [5000] * 10, subset.wanted_counts(torch.full((10,), 5000), "exponential", 50).tolist()
+    )
     start = 0
     for picked in chosen:  # positions inside a class and in the whole set rise together
         own = positions[start : start + len(picked)]
