@@ -17,7 +17,7 @@ import torch
 from longtail.errors import ModelFileError
 from longtail.run import canonical, checkpoint, manifest, tensors
 
-TIMES = 40  # of each kind; the seed of each is its number
+TIMES = 25  # of each kind; the seed of each is its number
 Damage = Callable[[Path, Path, random.Random], None]
 
 

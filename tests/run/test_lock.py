@@ -16,7 +16,7 @@ from longtail.errors import BusyError, MachineError, UsageError
 from longtail.run.folder import RunFolder
 from longtail.run.lock import RunLock, is_held_here
 
-ROUNDS, RACERS = 25, 4
+ROUNDS, RACERS = 20, 4
 
 
 def race(path: Path, start: int, leave: int, report: int) -> None:
