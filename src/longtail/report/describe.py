@@ -108,14 +108,13 @@ def sentence(recipe: Plain, data: Plain, last: Plain, seeds: Sequence[int] = ())
     if last.get("top1") is None:
         return f"{start}: no evaluation has been written yet."
     parts = [
-        f"{percent(last[key])} % on classes with {key} images"
+        f"{percent(last[key])}\u00a0% on {key}-shot classes"
         for key in ("many", "medium", "few")
         if _is(last, key)
     ]
     groups = f": {', '.join(parts)}" if parts else ""
-    return (
-        f"{start}. After the last epoch it names {percent(last['top1'])} % of the test images right{groups}."
-    )
+    top = percent(last["top1"])
+    return f"{start}. After the last epoch it names {top}\u00a0% of the test images right{groups}."
 
 
 def _is(row: Plain, key: str) -> bool:

@@ -97,13 +97,13 @@ def over_time(entries: Sequence[Entry]) -> Picture | None:
     loss, accuracy = list[curves.Line](), list[curves.Line]()
     for color, entry in enumerate(shown):
         for number, run in enumerate(entry.runs):
-            place = _epochs(run)
+            place = epochs(run)
             faint, title = number > 0, "" if len(shown) == 1 else entry.title
-            x, y = _column(run.steps, place, "loss")
+            x, y = column(run.steps, place, "loss")
             loss.append(curves.Line(title, *measures.thin(x, y), color, faint))
             wanted = ("top1", "many", "medium", "few") if len(shown) == 1 else ("top1",)
             for metric in wanted:
-                x, y = _column(run.evals, place, metric)
+                x, y = column(run.evals, place, metric)
                 named = {"top1": "all classes"}.get(metric, metric) if len(shown) == 1 else entry.title
                 accuracy.append(curves.Line(named, x, y, metric if len(shown) == 1 else color, faint))
     if not any(len(line.x) for line in (*loss, *accuracy)):
@@ -117,8 +117,8 @@ def over_time(entries: Sequence[Entry]) -> Picture | None:
         curves.Panel("accuracy on the test images, %", [line for line in accuracy if len(line.x)], top),
     ]
     longest = max((entry.runs[0] for entry in shown), key=lambda run: len(run.recipe["stages"]))
-    edges, end = _edges(longest)
-    end = max(end, *(_edges(entry.runs[0])[1] for entry in shown))
+    edges, end = stage_edges(longest)
+    end = max(end, *(stage_edges(entry.runs[0])[1] for entry in shown))
     ends = "; ".join(f"{e.title} ends at {percent(_last(e, 'top1'))} %" for e in shown)
     alt = f"Training loss and test accuracy over {end:g} epochs. {ends}."
     return picture(partial(curves.draw, panels, edges, end), alt)
@@ -169,7 +169,7 @@ def mean_accuracy(entry: Entry) -> measures.Array:
     return np.divide(total, known.sum(axis=0), out=np.full(len(total), np.nan), where=known.any(axis=0))
 
 
-def _edges(run: RunFiles) -> tuple[list[tuple[float, str]], float]:
+def stage_edges(run: RunFiles) -> tuple[list[tuple[float, str]], float]:
     """Where each stage begins, in epochs of the whole run, with its name; and the end of the last."""
     at, found = 0.0, list[tuple[float, str]]()
     for stage in run.recipe["stages"]:
@@ -178,9 +178,9 @@ def _edges(run: RunFiles) -> tuple[list[tuple[float, str]], float]:
     return found, at
 
 
-def _epochs(run: RunFiles) -> Callable[[Row], float]:
+def epochs(run: RunFiles) -> Callable[[Row], float]:
     """The place of a log row on the axis of epochs: an evaluation tells how many steps an epoch has."""
-    starts = [start for start, _ in _edges(run)[0]]
+    starts = [start for start, _ in stage_edges(run)[0]]
     steps = {int(r["stage"]): r["step"] / r["epoch"] for r in run.evals if r.get("step") and r.get("epoch")}
 
     def place(row: Row) -> float:
@@ -192,7 +192,7 @@ def _epochs(run: RunFiles) -> Callable[[Row], float]:
     return place
 
 
-def _column(rows: Sequence[Row], place: Callable[[Row], float], key: str) -> tuple[Any, Any]:
+def column(rows: Sequence[Row], place: Callable[[Row], float], key: str) -> tuple[Any, Any]:
     known = [row for row in rows if row.get(key) is not None]
     return np.array([place(row) for row in known]), np.array([float(row[key]) for row in known])
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from longtail.report import describe, pictures
+from longtail.report.measures import GROUPS
 from longtail.report.reading import RunFiles
 from longtail.report.summary import Entry, Figure, marks
 from longtail.report.text import label, percent, plural
@@ -94,7 +95,7 @@ def _size(run: RunFiles) -> str:
 
 
 def _tiles(entry: Entry) -> list[dict[str, str]]:
-    names = {"top1": "all test images", "many": "many images", "medium": "medium", "few": "few images"}
+    names = {"top1": "all test images", **{key: f"{key}-shot classes" for key in GROUPS}}
     found = [(key, entry.figure(key)) for key in names]
     return [
         {"kind": key, "name": names[key], "value": percent(f.mean), "spread": _spread(f)}

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 # Okabe and Ito's eight colours, told apart with every common form of colour blindness.
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-ORANGE, SKY, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
-SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, YELLOW)
+ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
+GREY = "#8A9099"  # in place of the palette's yellow, which small marks on white cannot carry
+SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 
 HEAD, TAIL = BLUE, VERMILLION

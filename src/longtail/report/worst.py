@@ -64,7 +64,9 @@ def _confusions(run: RunFiles, labels: measures.Array, guesses: measures.Array, 
     total = max(int(said.sum()), 1)
     said[c] = 0
     order = np.argsort(-said, kind="stable")[:3]
-    return [f"{label(run.names[int(k)], 30)} {100 * int(said[k]) / total:.0f} %" for k in order if said[k]]
+    return [
+        f"{label(run.names[int(k)], 30)} {100 * int(said[k]) / total:.0f}\u00a0%" for k in order if said[k]
+    ]
 
 
 def _samples(

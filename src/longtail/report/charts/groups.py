@@ -71,7 +71,7 @@ def _bar(
 ) -> None:
     left, y, span, thick = box
     if figure is None:
-        drawing.text((left + 6, y + thick - 4), "no classes", theme.muted, size=SMALL)
+        drawing.text((left + 6, y + thick - 4), "–", theme.muted, size=SMALL)
         return
     mean, spread = figure
     end = left + span * min(max(mean, 0), 100) / 100

@@ -1,0 +1,135 @@
+"""The charts of the page as figures for a paper: accuracy by class, curves, confusion, calibration."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from longtail.errors import UsageError
+from longtail.report import measures
+from longtail.report.figures.canvas import Arrays, Drawn, Request, sheet
+from longtail.report.pictures import column, epochs, mean_accuracy, shots, stage_edges
+from longtail.report.style import FEW, MANY, MEDIUM, series
+from longtail.report.summary import entries
+from longtail.report.text import label
+from longtail.run.escape import shown
+
+GROUP_COLORS = {"many": MANY, "medium": MEDIUM, "few": FEW}
+
+
+def per_class(request: Request) -> Drawn:
+    """Training counts as bars above, accuracy by class below."""
+    found = entries(request.needed("per_class"))
+    run = found[0].runs[0]
+    sorted_ = measures.by_frequency(run.counts, [mean_accuracy(entry) for entry in found])
+    masks, order, bar = shots(run), sorted_["order"], sorted_["bar"]
+    first = [int(order[np.flatnonzero(bar == i)[0]]) for i in range(len(sorted_["counts"]))]
+    colors = [next((GROUP_COLORS[g] for g, mask in masks.items() if mask[c]), FEW) for c in first]
+    figure, axes = sheet(2, 1, height=3.0, sharex=True, gridspec_kw={"height_ratios": [1, 2]})
+    place = np.arange(len(first))
+    axes[0].bar(place, sorted_["counts"], 0.85, color=colors)
+    axes[0].set_yscale("log")
+    axes[0].set_ylabel("images")
+    for i, entry in enumerate(found):
+        color, marker = series(i)
+        values = sorted_["accuracy"][i]
+        many = len(values) > 30
+        size = 2.2 if many else 3.5
+        axes[1].plot(
+            place, values, marker, color=color, markersize=size, alpha=0.45 if many else 1, linestyle=""
+        )
+        line = measures.trend(values) if many else values
+        axes[1].plot(place, line, color=color, label=label(entry.title, 30))
+    axes[1].set_ylim(0, 100)
+    axes[1].set_ylabel("accuracy, %")
+    axes[1].set_xlabel("classes, from the most to the fewest images")
+    axes[1].grid(axis="y")
+    if len(found) > 1:
+        axes[1].legend(loc="best")
+    return Drawn(figure, sorted_)
+
+
+def curves(request: Request) -> Drawn:
+    """Loss and accuracy over the epochs of all stages."""
+    found = entries(request.needed("curves"))
+    figure, axes = sheet(1, 2, height=2.0, width=None)
+    arrays: Arrays = {}
+    for i, entry in enumerate(found):
+        color, _ = series(i)
+        for number, run in enumerate(entry.runs):
+            place = epochs(run)
+            name = label(entry.title, 30) if number == 0 else "_repeat"
+            for axis, rows, key in zip(axes, (run.steps, run.evals), ("loss", "top1")):
+                x, y = measures.thin(*column(rows, place, key), most=160)
+                arrays |= {f"{key}_x_{i}_{number}": x, f"{key}_{i}_{number}": y}
+                axis.plot(x, y, color=color, linewidth=1, alpha=1 if number == 0 else 0.4, label=name)
+    for start, _ in stage_edges(found[0].runs[0])[0][1:]:
+        for axis in axes:
+            axis.axvline(start, color="#5a6572", linewidth=0.8, linestyle=(0, (3, 3)))
+    for axis, title in zip(axes, ("training loss", "test accuracy, %")):
+        axis.set_xlabel("epoch")
+        axis.set_title(title)
+        axis.set_ylim(bottom=0)
+        axis.grid(axis="y")
+    if len(found) > 1:
+        handles, names = axes[1].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=4, columnspacing=1)
+    return Drawn(figure, arrays)
+
+
+def confusion(request: Request) -> Drawn:
+    """Percent of each true class; groups of classes above thirty."""
+    run = request.needed("confusion")[0]
+    found = run.predictions
+    if found is None:
+        raise UsageError(f"{shown(run.path)} has no predictions.safetensors; evaluate the run again")
+    labels = found["labels"].astype(np.int64)
+    matrix = measures.confusion(labels, measures.predicted(found["logits"]), len(run.counts))
+    summed, members = measures.grouped(matrix, run.counts)
+    shares = measures.row_shares(summed)
+    is_grouped = len(members) < len(run.counts)
+    names = [
+        f"{run.counts[m[0]]}–{run.counts[m[-1]]}" if is_grouped else label(run.names[int(m[0])], 14)
+        for m in members
+    ]
+    figure, axes = sheet(height=3.1)
+    axes[0].imshow(np.nan_to_num(shares), cmap="Blues", vmin=0, vmax=100)
+    for r, c in np.argwhere(np.nan_to_num(shares) >= 0.5) if len(names) <= 12 else ():
+        color = "white" if shares[r, c] > 55 else "black"
+        text = f"{int(shares[r, c] + 0.5)}"
+        axes[0].text(c, r, text, color=color, ha="center", va="center", fontsize=6)
+    small = 7 if len(names) <= 12 else 5
+    axes[0].set_xticks(
+        range(len(names)), names, fontsize=small, rotation=55, ha="right", rotation_mode="anchor"
+    )
+    axes[0].set_yticks(range(len(names)), names, fontsize=small)
+    axes[0].set_xlabel("predicted")
+    axes[0].set_ylabel("true")
+    axes[0].tick_params(length=0)
+    return Drawn(figure, {"matrix": matrix, "shares": shares})
+
+
+def calibration(request: Request) -> Drawn:
+    """Accuracy over confidence in fifteen bins."""
+    found = entries(request.needed("calibration"))
+    figure, axes = sheet(height=2.6, width=2.8)
+    arrays: Arrays = {}
+    axes[0].plot([0, 1], [0, 100], color="#5a6572", linewidth=0.9, linestyle=(0, (4, 3)))
+    for i, entry in enumerate(found):
+        kept = entry.runs[0].predictions
+        if kept is None:
+            continue
+        bins = measures.reliability(kept["logits"], kept["labels"].astype(np.int64))
+        arrays |= {f"{key}_{i}": value for key, value in bins.items()}
+        color, marker = series(i)
+        known, name = bins["share"] > 0, f"{label(entry.title, 24)} (ECE {float(bins['ece']):.3f})"
+        x, y = bins["confidence"][known], 100 * bins["accuracy"][known]
+        axes[0].plot(x, y, color=color, marker=marker, markersize=3, label=name)
+    if not arrays:
+        raise UsageError("none of these runs has predictions.safetensors; evaluate one again")
+    axes[0].set_xlim(0, 1)
+    axes[0].set_ylim(0, 100)
+    axes[0].set_xlabel("confidence")
+    axes[0].set_ylabel("right, %")
+    axes[0].grid()
+    axes[0].legend(loc="upper left")
+    return Drawn(figure, arrays)
