@@ -42,7 +42,7 @@ def test_a_log_cut_back_and_continued_has_the_bytes_of_one_never_interrupted(tmp
         for step in range(3):
             log.append({"step": step})
         position = log.position()
-        log.append({"step": "never saved"})
+        log.append({"step": "never saved" * 50})
     with open(tmp_path / "cut", "ab") as file:
         file.write(b'{"torn')
     with Log.open(tmp_path / "cut", position) as log:
@@ -55,7 +55,7 @@ def test_a_log_cut_back_and_continued_has_the_bytes_of_one_never_interrupted(tmp
 
 
 def test_without_a_position_a_log_begins_empty(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b'{"old": 1}\n')
+    (tmp_path / "a").write_bytes(b'{"old": 1}\n' * 9)
     with Log.open(tmp_path / "a", None) as log:
         log.append({"new": 1})
     assert rows(tmp_path / "a") == [{"new": 1}]
