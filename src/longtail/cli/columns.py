@@ -57,7 +57,7 @@ def quantity(value: float) -> str:
 def duration(seconds: float) -> str:
     """
     Example:
-        >>> duration(9.6), duration(150), duration(8000), duration(400000)
+        >>> duration(9.6), duration(170), duration(8000), duration(400000)
         ('10 s', '3 min', '2 h 13 min', '4 d 15 h')
     """
     whole = round(seconds)
