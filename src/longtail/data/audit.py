@@ -22,6 +22,8 @@ The numbers of data errors (exit code 3), each raised in longtail.data or longta
 | E315 | there is nothing to hold out or to test on |
 | E316 | class names clash or are unknown to the training set |
 | E317 | an optional package is missing |
+| E320 | a worker process takes too long over an image |
+| E321 | a worker process died while it read an image |
 """
 
 from __future__ import annotations

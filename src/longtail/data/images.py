@@ -7,7 +7,7 @@ import os
 import stat
 import warnings
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -83,7 +83,7 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 def check_path(path: str, where: str) -> str:
     """A path as written, if it is a plain relative one. Whether a link leaves the root is seen on opening."""
-    parts = PurePosixPath(path).parts
+    parts = path.split("/")
     if (
         not path
         or "\0" in path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -114,7 +115,7 @@ def _plain(text: str, found: Listed, prefix: Prefix) -> None:
 
 
 def _csv(text: str, found: Listed, prefix: Prefix) -> None:
-    reader = csv.DictReader(text.splitlines(), strict=True)
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
         header = list(reader.fieldnames or ())
         path, label, name = (_column(header, known) for known in (PATH_COLUMNS, LABEL_COLUMNS, NAME_COLUMNS))
@@ -133,7 +134,7 @@ def _csv(text: str, found: Listed, prefix: Prefix) -> None:
                 raise DataError(f"{found.at(line)}: label {found.labels[-1]} has two class names", number=306)
     except csv.Error as error:
         raise DataError(
-            f"{found.at(reader.line_num)}: bad CSV ({printable(str(error))})", number=306
+            f"{found.at(reader.reader.line_num)}: bad CSV ({printable(str(error))})", number=306
         ) from error
 
 
