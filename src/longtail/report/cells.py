@@ -1,45 +1,31 @@
-"""The experiments of the paper that this project means to run, in order: the rows of results/README.md.
+"""The rows of results/README.md: every cell of the campaign with its title and the paper's figures.
 
 A cell is a folder name: data, ratio, method, form, seed; e.g. `cifar100-r100-gcl-angular-s0`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from longtail.recipes import cells as campaign
 from longtail.recipes import paper
 from longtail.recipes.paper_tables import Published
+from longtail.report import describe
 
-Classes = Literal[10, 100]
-
-BOTH: tuple[Classes, Classes] = (100, 10)
-FORMS = {"gcl-euclidean": "GCL-E", "gcl-angular": "GCL-A"}
-PLAIN = {"ce-plain": "CE", "ce-mixup": "CE, mixup"}
-GROUPS = {
+GROUPS: Mapping[int, str] = {
     1: "The headline: 100 to 1, seed 0",
     2: "LDAM-DRW and three experts, 100 to 1",
     3: "One part changed: CIFAR-10-LT, 100 to 1, GCL-E",
     4: "Other ratios: 50 to 1 and 200 to 1",
     5: "Seeds 1 and 2 of the headline",
 }
-CHANGES: tuple[tuple[str, str, Literal["cloud", "sampler", "technique"], str], ...] = (
-    ("cloud-cosine", "cloud cosine", "cloud", "cosine"),
-    ("cloud-power3", "cloud power 1/3", "cloud", "power 1/3"),
-    ("cloud-power4", "cloud power 1/4", "cloud", "power 1/4"),
-    ("retrain-instance", "cRT, sampler IBS", "sampler", "IBS"),
-    ("retrain-square_root", "cRT, sampler SRS", "sampler", "SRS"),
-    ("retrain-effective_number", "cRT, sampler ENS", "sampler", "ENS"),
-    ("retrain-none", "no re-training", "technique", "none"),
-    ("retrain-lws", "LWS, sampler CBS", "technique", "LWS"),
-    ("retrain-tau", "tau-norm", "technique", "tau-norm"),
-)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One experiment: its folder below results/, its title, the paper's figures after stage 1 and at the end."""
+    """One experiment: its folder, its title, the paper's figures after stage 1 and at the end."""
 
     name: str
     group: int
@@ -49,53 +35,58 @@ class Cell:
 
 
 def cells() -> list[Cell]:
-    """Every cell, group by group.
+    """Every cell, in the order in which they are worth having; those that no recipe trains yet at the end.
 
-    >>> [cell.name for cell in cells()][:2]
-    ['cifar100-r100-ce-plain-s0', 'cifar100-r100-ce-mixup-s0']
+    >>> {cell.name: cell.last.value for cell in cells() if cell.last}["cifar100-r100-gcl-angular-s0"]
+    49.97
     """
-    return [*_headline(1, 0), *_further(), *_changes(), *_ratios(), *_headline(5, 1), *_headline(5, 2)]
+    trained = [_trained(cell) for cell in campaign.cells()]
+    names = {cell.name for cell in trained}
+    return [*trained, *(cell for cell in _wanted() if cell.name not in names)]
 
 
-def _headline(group: int, seed: int) -> Iterator[Cell]:
-    for classes in BOTH:
-        for method, title in PLAIN.items():
-            first, last = paper.cifar("CE", classes, 100), paper.cifar("Decoupling", classes, 100)
-            yield _cell(group, classes, 100, method, title, seed, first, last)
-        for method, row in FORMS.items():
-            none = paper.ablation("technique", "none") if (row, classes) == ("GCL-E", 10) else None
-            yield _cell(group, classes, 100, method, row, seed, none, paper.cifar(row, classes, 100))
+def _trained(cell: campaign.Cell) -> Cell:
+    recipe = asdict(cell.make())
+    first = paper.published(recipe, stage=0) if len(recipe["stages"]) > 1 else None
+    last = paper.published(recipe)
+    return Cell(cell.name, cell.group, title(recipe, last), first, last)
 
 
-def _further() -> Iterator[Cell]:
-    for classes in BOTH:
-        row = paper.cifar("LDAM-DRW", classes, 100)
-        yield _cell(2, classes, 100, "ldam-drw", "LDAM-DRW", 0, None, row)
-    row = "RIDE + GCL-A"
-    yield _cell(2, 100, 100, "ride-gcl-angular", row, 0, None, paper.cifar(row, 100, 100))
+def _wanted() -> list[Cell]:
+    """Rows of the paper's tables that are not in the campaign: they are listed as not run."""
+    start = "CIFAR-10-LT, 100 to 1"
+    return [
+        Cell(
+            "cifar100-r100-ride-gcl-angular-s0",
+            2,
+            "CIFAR-100-LT, 100 to 1: RIDE + GCL-A, seed 0",
+            None,
+            paper.cifar("RIDE + GCL-A", 100, 100),
+        ),
+        Cell(
+            "cifar10-r100-retrain-lws-s0",
+            3,
+            f"{start}: GCL-E, re-training LWS, seed 0",
+            None,
+            paper.ablation("technique", "LWS"),
+        ),
+        Cell(
+            "cifar10-r100-retrain-tau-s0",
+            3,
+            f"{start}: GCL-E, re-training tau-norm, seed 0",
+            None,
+            paper.ablation("technique", "tau-norm"),
+        ),
+    ]
 
 
-def _changes() -> Iterator[Cell]:
-    for name, title, part, row in CHANGES:
-        yield _cell(3, 10, 100, name, title, 0, None, paper.ablation(part, row))
-
-
-def _ratios() -> Iterator[Cell]:
-    for classes in BOTH:
-        for ratio in (50, 200):
-            for method, row in FORMS.items():
-                yield _cell(4, classes, ratio, method, row, 0, None, paper.cifar(row, classes, ratio))
-
-
-def _cell(  # noqa: PLR0913, PLR0917 - one argument a part of the name
-    group: int,
-    classes: Classes,
-    ratio: int,
-    method: str,
-    title: str,
-    seed: int,
-    first: Published | None,
-    last: Published | None,
-) -> Cell:
-    name = f"cifar{classes}-r{ratio}-{method}-s{seed}"
-    return Cell(name, group, f"CIFAR-{classes}-LT, {ratio} to 1, {title}, seed {seed}", first, last)
+def title(recipe: Mapping[str, Any], published: Published | None) -> str:
+    """Data, method, the part that differs from the method's own recipe, seed."""
+    longtail = recipe["data"].get("longtail") or {}
+    data = describe.dataset(recipe, {"nominal_ratio": longtail.get("ratio")})
+    method, part = describe.method(recipe), ""
+    if published is not None and published.row != method:
+        part = f", {published.table} {published.row}"
+    if recipe["stages"][0]["loss"]["kind"] == "cross_entropy":
+        part = ", mixup" if recipe["stages"][0].get("mixing") else ", no mixup"
+    return f"{data}: {method}{part}, seed {recipe['seed']}"

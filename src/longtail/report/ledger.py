@@ -15,6 +15,7 @@ from longtail.recipes.paper_tables import Published
 from longtail.report import cells as plan
 from longtail.report import describe
 from longtail.report.reading import RunFiles, read
+from longtail.report.summary import entries
 from longtail.report.tables import markdown_text
 from longtail.report.text import percent
 from longtail.run import fsio
@@ -72,6 +73,7 @@ def text(results: Path) -> str:
         members = [cell for cell in planned if cell.group == group]
         lines += [_planned(cell, found.get(cell.name)) for cell in members]
         lines.append("")
+    lines += _over_seeds(list(found.values()))
     return "\n".join([*lines, *_others(found, {cell.name for cell in planned})]).rstrip() + "\n"
 
 
@@ -91,6 +93,25 @@ def _planned(cell: plan.Cell, run: RunFiles | None) -> str:
         row = [f"{cell.title}", _figure(cell.first), NOT_RUN, _figure(cell.last), NOT_RUN]
         return "| " + " | ".join(row + [""] * (len(HEAD) - len(row))) + " |"
     return _row(f"[{cell.title}]({cell.name}/)", run, cell.first, cell.last)
+
+
+def _over_seeds(runs: Sequence[RunFiles]) -> list[str]:
+    """Means of the finished runs that differ in nothing but the seed."""
+    repeated = [e for e in entries([run for run in runs if run.is_finished]) if len(e.runs) > 1]
+    if not repeated:
+        return []
+    names = ("data", "method", "seeds", "paper", "**top-1**", "many", "medium", "few", "best on test †")
+    lines = ["## Mean ± standard deviation over seeds", "", "| " + " | ".join(names) + " |"]
+    lines.append("| --- | --- | --- |" + " ---: |" * (len(names) - 3))
+    for entry in repeated:
+        figures = [entry.figure(key) for key in ("top1", "many", "medium", "few")]
+        figures.append(entry.figure("top1", "best"))
+        start = [markdown_text(entry.dataset), markdown_text(entry.title)]
+        seeds = ", ".join(str(seed) for seed in sorted(entry.seeds))
+        cells = [f.text() if f else "–" for f in figures]
+        row = [*start, seeds, _figure(entry.published), f"**{cells[0]}**", *cells[1:]]
+        lines.append("| " + " | ".join(row) + " |")
+    return [*lines, ""]
 
 
 def _others(found: dict[str, RunFiles], planned: set[str]) -> list[str]:
@@ -114,7 +135,9 @@ def _row(title: str, run: RunFiles, first: Published | None, last: Published | N
     row, stages = run.last, run.stages
     is_staged = len(run.recipe["stages"]) > 1 and len(stages) > 1
     top = row.get("top1")
-    difference = f"{top - last.value:+.2f}".replace("-", "−") if top is not None and last else ""
+    is_short = bool(paper.shortfall(run.recipe))  # another budget is no comparison
+    differs = top is not None and last is not None and not is_short
+    difference = f"{top - last.value:+.2f}".replace("-", "−") if differs and last else ""
     state = "" if run.is_finished else " (running)"
     cells = [
         title,
@@ -147,7 +170,7 @@ def _minutes(run: RunFiles) -> str:
 def _subsets(runs: Iterable[RunFiles]) -> list[str]:
     """What the data of the runs differ in from the paper's, each said once."""
     notes = {
-        f"- {describe.dataset(run.recipe, run.data)}: {markdown_text(str(note))}"
+        f"- {describe.dataset(run.recipe, run.data)}: {markdown_text(str(note), 400)}"
         for run in runs
         for note in run.data.get("notes") or ()
     }

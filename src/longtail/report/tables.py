@@ -128,13 +128,13 @@ def comma_separated(found: Sequence[Row]) -> str:
     return csv_text(lines)
 
 
-def markdown_text(text: str) -> str:
+def markdown_text(text: str, limit: int = 80) -> str:
     r"""Text that means nothing to Markdown or HTML.
 
     >>> markdown_text("a|b <i> *c*")
     'a\\|b &lt;i&gt; \\*c\\*'
     """
-    plain = label(text, 80).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    plain = label(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|!~#])", r"\\\1", plain).replace("://", "&#58;//")
 
 
