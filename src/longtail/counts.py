@@ -189,8 +189,9 @@ def suggest_scale(classes: int, confidence: float = 0.9999) -> float:
 
     With anchors on a simplex (`cos = -1/(C-1)` to each other) and the feature on its anchor, the softmax of
     `scale * cosine` gives `1 / (1 + (C-1) exp(-scale * C/(C-1)))`; this solves for the scale. It is guidance
-    and no default: 30, the paper's value, serves ten classes and more. For two, 30 lets the logits differ by
-    60, so the network can express any prior odds, and a rare class may lose all its recall.
+    and no default: 30, the paper's value, serves ten classes and more. With two, 30 lets logits differ by 60,
+    and a step moves them by the square of the scale: where the learning rate is large for that, training can
+    end with every image in the head class. Where it is not, 30 does as well or better; lower the rate first.
 
     Example:
         >>> [round(suggest_scale(classes), 1) for classes in (2, 10, 100)]

@@ -28,11 +28,15 @@ def plain(loss, cosine, target, noise):
 
 @pytest.mark.parametrize(("form", "boundary", "margin", "focal"), CASES)
 @pytest.mark.parametrize("strength", [0.5, 2.5])
+@pytest.mark.parametrize("extent", ["poles", "boundary", "inside"])
 def test_loss_and_gradient_are_those_of_the_plain_equations(
-    batch, noise, images, form, boundary, margin, focal, strength
+    batch, noise, images, form, boundary, margin, focal, strength, extent
 ):
     cosine, target = batch
-    cosine[0, 0], cosine[1, 1], cosine[2, 2] = 1.0, -1.0, 1.0000005
+    if extent == "poles":
+        cosine[0, 0], cosine[1, 1], cosine[2, 2] = 1.0, -1.0, 1.0000005
+    elif extent == "inside":  # no angle crosses the boundary, not even that of the easy rule
+        cosine = 0.5 + 0.4 * cosine
     loss = losses.GCL(images, form=form, boundary=boundary, margin=margin, focal=focal, strength=strength)
     ours, theirs = (cosine.clone().requires_grad_() for _ in range(2))
     made, expected = loss(ours, target, noise=noise), plain(loss, theirs, target, noise)
