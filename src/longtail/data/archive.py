@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from longtail.data.images import read_regular
-from longtail.data.splits import printable
+from longtail.data.splits import printable, shown_path
 from longtail.errors import DataError
 
 BLOCK = 512
@@ -26,7 +26,7 @@ HARMLESS = ("mtime", "atime", "ctime", "uid", "gid", "uname", "gname", "comment"
 
 def members(path: str | Path) -> dict[str, memoryview]:
     """Every regular file of the archive by its name, or a DataError that says what is wrong with it."""
-    where = printable(str(path))
+    where = shown_path(path)
     content = _unpacked(read_regular(path, where, limit=MAX_PACKED), where)
     found: dict[str, memoryview] = {}
     try:

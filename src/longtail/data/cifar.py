@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from longtail.data import archive, download, unpickle
 from longtail.data.cifar_layouts import LAYOUTS, Layout
 from longtail.data.images import read_regular
-from longtail.data.splits import Sources, Split, printable
+from longtail.data.splits import Sources, Split, printable, shown_path
 from longtail.errors import DataError
 
 PIXELS = 3 * 32 * 32
@@ -55,7 +55,7 @@ def read(
         )
         found = layout, target
     if found is None:
-        shown = printable(", ".join(str(place) for place in places))
+        shown = shown_path(root) if root is not None else "$LONGTAIL_DATA or the cache folder"
         raise DataError(
             f"CIFAR-{classes} is not in {shown}; name its folder (root), set LONGTAIL_DATA, "
             "or let it be fetched (--set data.download=true)",
@@ -71,28 +71,26 @@ def _places() -> list[Path]:
 
 def _look(place: Path, layouts: tuple[Layout, ...]) -> list[tuple[Layout, Path]]:
     """Folders before archives, binary before python. A place is the folder itself, its parent, or a file."""
-    if place.is_file():
+    if os.path.isfile(place):
         return [(layout, place) for layout in layouts if layout.archive == place.name] or _refuse(place)
     folders = [(layout, folder) for layout in layouts for folder in (place, place / layout.folder)]
     # A half-copied folder counts as found: reading it then says which file is missing.
     hits = [
         (layout, folder)
         for layout, folder in folders
-        if any((folder / name).exists() for name in layout.files)
+        if any(os.path.isfile(folder / name) for name in layout.files)
     ]
     return hits + [
-        (layout, place / layout.archive) for layout in layouts if (place / layout.archive).is_file()
+        (layout, place / layout.archive) for layout in layouts if os.path.isfile(place / layout.archive)
     ]
 
 
 def _refuse(place: Path) -> list[tuple[Layout, Path]]:
-    raise DataError(
-        f"{printable(str(place))}: not one of the official archives; keep their names", number=302
-    )
+    raise DataError(f"{shown_path(place)}: not one of the official archives; keep their names", number=302)
 
 
 def _sources(layout: Layout, place: Path) -> Sources:
-    files = _packed(layout, place) if place.is_file() else _folder(place)
+    files = _packed(layout, place) if os.path.isfile(place) else _folder(place)
     names = _names(layout, files, place)
     parts = {name: _records(layout, name, files, place) for name in layout.files}
     strange = [name for name, (_, _, same) in parts.items() if not same]
@@ -120,7 +118,7 @@ def _sources(layout: Layout, place: Path) -> Sources:
 def _folder(folder: Path) -> Files:
     def content(name: str) -> bytes | None:
         path = folder / name
-        return read_regular(path, printable(str(path)), limit=MAX_FILE) if os.path.lexists(path) else None
+        return read_regular(path, shown_path(path), limit=MAX_FILE) if os.path.lexists(path) else None
 
     return content
 
@@ -132,7 +130,7 @@ def _packed(layout: Layout, path: Path) -> Files:
 
 def _names(layout: Layout, files: Files, place: Path) -> tuple[str, ...]:
     content = files(layout.names)
-    where = printable(str(place / layout.names))
+    where = shown_path(place / layout.names)
     if content is None:
         return tuple(str(i) for i in range(layout.classes))
     if layout.kind == "binary":
@@ -157,7 +155,7 @@ Records = tuple[NDArray[np.uint8], NDArray[np.int64], bool]
 
 def _records(layout: Layout, name: str, files: Files, place: Path) -> Records:
     """Pixels `[N, 3072]`, labels, and whether the file is byte for byte the published one."""
-    content, where = files(name), printable(str(place / name))
+    content, where = files(name), shown_path(place / name)
     if content is None:
         raise DataError(f"{where}: missing; copy all of the folder, or fetch it again", number=302)
     if layout.kind == "binary":

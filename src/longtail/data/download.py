@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from longtail.data.splits import printable
+from longtail.data.splits import printable, shown_path
 from longtail.errors import DataError, MachineError
 
 CHUNK = 1 << 18
@@ -90,7 +90,7 @@ def fetch(
         ) from error
     except OSError as error:
         raise MachineError(
-            f"{printable(str(target))}: cannot be written ({error.strerror}); free the disk"
+            f"{shown_path(target)}: cannot be written ({error.strerror}); free the disk"
         ) from error
     return target
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from longtail.data.images import EXTENSIONS, FileImages
-from longtail.data.splits import Sources, Split, printable
+from longtail.data.splits import Sources, Split, printable, shown_path
 from longtail.data.subset import stratified
 from longtail.errors import DataError
 
@@ -43,7 +43,7 @@ def read(root: str, test: str | None = None, *, test_fraction: float = 0.2) -> S
         train, tested = train.select(kept), train.select(chosen)
         if not len(chosen):
             raise DataError(
-                f"{printable(root)}: no image is left for a test set; add a test folder", number=315
+                f"{shown_path(root)}: no image is left for a test set; add a test folder", number=315
             )
     else:
         tested = _split(test_folder, names, notes)
@@ -53,42 +53,36 @@ def read(root: str, test: str | None = None, *, test_fraction: float = 0.2) -> S
 
 
 def _parts(root: Path, test: str | None) -> tuple[Path, Path | None, Path | None]:
-    if not root.is_dir():
-        raise DataError(f"{printable(str(root))}: no such folder; name a folder of class folders", number=301)
+    if not os.path.isdir(root):
+        raise DataError(f"{shown_path(root)}: no such folder; name a folder of class folders", number=301)
     named = None
     if test is not None:
         named = root / test
-        if not named.is_dir():
-            raise DataError(f"{printable(str(named))}: no such folder; correct the test folder", number=301)
-    validation = next((root / name for name in ("val", "validation") if (root / name).is_dir()), None)
-    if not (root / "train").is_dir():
+        if not os.path.isdir(named):
+            raise DataError(f"{shown_path(named)}: no such folder; correct the test folder", number=301)
+    validation = next((root / name for name in ("val", "validation") if os.path.isdir(root / name)), None)
+    if not os.path.isdir(root / "train"):
         if named is not None and named.resolve().is_relative_to(root.resolve()):
             raise DataError(
-                f"{printable(str(named))}: lies among the class folders; put them in train/", number=302
+                f"{shown_path(named)}: lies among the class folders; put them in train/", number=302
             )
         return root, named, None
-    found = named or (root / "test" if (root / "test").is_dir() else validation)
+    found = named or (root / "test" if os.path.isdir(root / "test") else validation)
     return root / "train", found, validation if validation != found else None
 
 
 def _classes(folder: Path) -> tuple[str, ...]:
     names = [entry.name for entry in _entries(folder) if _is_folder(entry)]
     if not names:
-        raise DataError(
-            f"{printable(str(folder))}: holds no class folders; each class is one folder", number=302
-        )
+        raise DataError(f"{shown_path(folder)}: holds no class folders; each class is one folder", number=302)
     if len(names) > MAX_CLASSES:
-        raise DataError(
-            f"{printable(str(folder))}: {len(names)} classes; the limit is {MAX_CLASSES}", number=302
-        )
+        raise DataError(f"{shown_path(folder)}: {len(names)} classes; the limit is {MAX_CLASSES}", number=302)
     seen: dict[str, str] = {}
     for name in names:
-        other = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+        other = seen.setdefault(unicodedata.normalize("NFC", printable(name)).casefold(), name)
         if other != name:
             pair = f"'{printable(other)}' and '{printable(name)}'"
-            raise DataError(
-                f"{printable(str(folder))}: {pair} are one class on some disks; rename", number=316
-            )
+            raise DataError(f"{shown_path(folder)}: {pair} are one class on some disks; rename", number=316)
     return tuple(printable(name) for name in names)
 
 
@@ -102,17 +96,15 @@ def _split(folder: Path, names: tuple[str, ...], notes: list[str]) -> Split:
             other.append(entry.name)
             continue
         if printable(entry.name) not in ids:
-            where = printable(str(folder / entry.name))
+            where = shown_path(folder / entry.name)
             raise DataError(f"{where}: a class without a training folder; rename or remove it", number=316)
         for path in _images(folder, entry.name, other):
             paths.append(path)
             targets.append(ids[printable(entry.name)])
     if other:
-        notes.append(
-            f"{printable(str(folder))}: {len(other)} other files ignored, such as {printable(other[0])}"
-        )
+        notes.append(f"{shown_path(folder)}: {len(other)} other files ignored, such as {printable(other[0])}")
     if not paths:
-        raise DataError(f"{printable(str(folder))}: holds no image ({', '.join(EXTENSIONS)})", number=302)
+        raise DataError(f"{shown_path(folder)}: holds no image ({', '.join(EXTENSIONS)})", number=302)
     order = np.argsort(np.array(targets), kind="stable")
     split = Split(FileImages(str(folder), paths), torch.tensor(targets, dtype=torch.int64), names)
     return split.select(order)
@@ -123,7 +115,7 @@ def _images(folder: Path, name: str, other: list[str]) -> list[str]:
     for entry in _entries(folder / name):
         path = f"{name}/{entry.name}"
         if _is_folder(entry):
-            where = printable(str(folder / path))
+            where = shown_path(folder / path)
             raise DataError(f"{where}: a folder inside a class folder; move its images up", number=302)
         if entry.name.lower().endswith(EXTENSIONS):
             paths.append(path)
@@ -138,7 +130,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as found:
             entries = [entry for entry in found if not entry.name.startswith(".")]
     except OSError as error:
-        raise DataError(f"{printable(str(folder))}: cannot be read ({error.strerror})", number=301) from error
+        raise DataError(f"{shown_path(folder)}: cannot be read ({error.strerror})", number=301) from error
     entries = [entry for entry in entries if entry.name.lower() not in IGNORED]
     return sorted(entries, key=lambda entry: os.fsencode(entry.name))
 

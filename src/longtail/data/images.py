@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from longtail.data.splits import ImageSource, Indices, Split, positions, printable
+from longtail.data.splits import ImageSource, Indices, Split, positions, printable, shown_path
 from longtail.errors import DataError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP")
@@ -140,8 +140,8 @@ class FileImages:
 
     def where(self, index: int) -> str:
         if self.listed_in is not None and self.lines is not None:
-            return f"{self.listed_in}{self.lines[index]}: {printable(self.paths[index])}"
-        return printable(os.path.join(self.root, self.paths[index]))
+            return f"{self.listed_in}{self.lines[index]}: {shown_path(self.paths[index])}"
+        return shown_path(os.path.join(self.root, self.paths[index]))
 
     def _resolved(self, index: int) -> str:
         """Links are followed here, once, and may not lead out of the root; opening follows none."""

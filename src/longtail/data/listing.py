@@ -5,16 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from longtail.data.images import FileImages, check_path, read_regular
-from longtail.data.splits import Sources, Split, printable
+from longtail.data.splits import Sources, Split, printable, shown_path
 from longtail.errors import DataError
 
 MAX_LIST = 512 << 20
@@ -65,9 +65,9 @@ def read(root: str, train: str, test: str, *, prefix: Prefix = ()) -> Sources:
     Args:
         prefix: pairs (as written, as on disk); the first that a path starts with is exchanged.
     """
-    if not Path(root).is_dir():
+    if not os.path.isdir(root):
         raise DataError(
-            f"{printable(root)}: no such folder; name the folder the paths start from", number=301
+            f"{shown_path(root)}: no such folder; name the folder the paths start from", number=301
         )
     lists = listed(train, prefix), listed(test, prefix)
     names = _names(lists[0])
@@ -79,7 +79,7 @@ def read(root: str, train: str, test: str, *, prefix: Prefix = ()) -> Sources:
 
 def listed(file: str, prefix: Prefix = ()) -> Listed:
     """The rows of a list file. The ending decides: .json, .csv, anything else is `path label` lines."""
-    found = Listed(printable(file))
+    found = Listed(shown_path(file))
     text = _text(file, found.file)
     if file.lower().endswith(".json"):
         found.unit = "annotation "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from longtail.data.images import MAX_BYTES, decode
-from longtail.data.splits import Indices, Sources, Split, positions, printable
+from longtail.data.splits import Indices, Sources, Split, positions, printable, shown_path
 from longtail.errors import DataError
 
 MAX_CLASSES = 1_000_000
@@ -67,7 +68,7 @@ class _Columns:
     """The two columns of a file or of a folder of files, with labels checked."""
 
     def __init__(self, path: str, image: str, label: str):
-        self.file = printable(path)
+        self.file = shown_path(path)
         arrow = _arrow(self.file)
         try:
             tables = [_table(part, image, label) for part in _shards(Path(path), self.file)]
@@ -101,12 +102,12 @@ def _arrow(file: str) -> Any:
 
 
 def _shards(path: Path, file: str) -> list[Path]:
-    if path.is_dir():
+    if os.path.isdir(path):
         parts = sorted(path.glob("*.parquet"), key=lambda part: part.name.encode("utf-8", "surrogateescape"))
         if not parts:
             raise DataError(f"{file}: holds no .parquet file; name the folder that does", number=301)
         return parts
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise DataError(f"{file}: no such file; name a .parquet file or a folder of them", number=301)
     return [path]
 
@@ -116,7 +117,7 @@ def _table(path: Path, image: str, label: str) -> Any:
     import pyarrow.types as types
 
     schema = parquet.read_schema(path)
-    where = printable(str(path))
+    where = shown_path(path)
     for column in (image, label):
         if column not in schema.names:
             shown = printable(", ".join(schema.names))[:100]

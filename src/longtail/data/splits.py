@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -135,3 +136,9 @@ def printable(text: str) -> str:
         'a\\\\nb\\\\x1b.png'
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown_path(path: str | Path) -> str:
+    """A path for a message, on one line; of a very long one the end, which tells files apart."""
+    text = str(path)
+    return printable(text if len(text) <= 160 else "..." + text[-150:])

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from longtail import counts as profiles
 from longtail.data.images import read_regular
-from longtail.data.splits import printable
+from longtail.data.splits import printable, shown_path
 from longtail.errors import DataError
 from longtail.keys import Key
 
@@ -138,7 +138,7 @@ def sha256(values: NDArray[np.int64]) -> str:
 
 def from_manifest(path: str, targets: Tensor, names: tuple[str, ...]) -> tuple[NDArray[np.int64], Manifest]:
     """The indices a manifest file lists, once its hash and its counts hold for these targets."""
-    where = printable(path)
+    where = shown_path(path)
     try:
         content = json.loads(read_regular(path, where))
         indices = np.array(_whole_numbers(content["indices"]), dtype=np.int64)
