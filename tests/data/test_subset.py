@@ -170,7 +170,7 @@ def test_manifest_that_does_not_fit_is_refused(tmp_path, change, says):
     assert caught.value.number == 314
 
 
-@pytest.mark.skipif("LONGTAIL_DATA" not in os.environ, reason="LONGTAIL_DATA names no folder with CIFAR")
+@pytest.mark.skipif(not os.environ.get("LONGTAIL_DATA"), reason="LONGTAIL_DATA names no folder with CIFAR")
 def test_canonical_positions_are_those_of_the_real_cifar10_subset():
     """The shared subset holds the canonical images in order: positions rise as they do inside a class."""
     folder = Path(os.environ["LONGTAIL_DATA"]) / "cifar-10-batches-bin"
