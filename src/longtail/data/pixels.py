@@ -24,18 +24,19 @@ def warped(images: Tensor, matrix: Tensor) -> Tensor:
     """The nearest pixel to `(a x + b y + c, d x + e y + f)`, black outside. `matrix` is `[B, 6]`: a to f."""
     height, width = images.shape[2:]
     a, b, c, d, e, f = matrix.unbind(1)
-    x = torch.arange(width, device=images.device)
-    y = torch.arange(height, device=images.device)[:, None]
+    x = torch.arange(width, dtype=torch.int32, device=images.device)
+    y = torch.arange(height, dtype=torch.int32, device=images.device)[:, None]
 
     def source(along_x: Tensor, along_y: Tensor, start: Tensor) -> Tensor:
         terms = torch.stack((along_x, along_y, start + 0.5 * along_x + 0.5 * along_y))
-        p, q, r = (terms * FIXED + 0.5).floor().long()[:, :, None, None]
+        p, q, r = (terms * FIXED + 0.5).floor().int()[:, :, None, None]
         return (p * x + q * y + r) >> 16
 
     column, row = source(a, b, c), source(d, e, f)
-    inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-    index = row.clamp(0, height - 1) * width + column.clamp(0, width - 1)
-    taken = images.flatten(2).gather(2, index.flatten(1)[:, None].expand(-1, images.shape[1], -1))
+    nearest_column, nearest_row = column.clamp(0, width - 1), row.clamp(0, height - 1)
+    inside = (column == nearest_column) & (row == nearest_row)
+    index = (nearest_row * width + nearest_column).flatten(1).long()
+    taken = images.flatten(2).gather(2, index[:, None].expand(-1, images.shape[1], -1))
     return taken.view(images.shape) * inside[:, None]
 
 
@@ -66,12 +67,12 @@ def coloured(images: Tensor, amount: Tensor) -> Tensor:
 
 def sharpened(images: Tensor, amount: Tensor) -> Tensor:
     """`ImageEnhance.Sharpness`: 1 is the image, 0 smoothed: the mean of 3x3 with five times the middle."""
-    whole = images.to(torch.int32)
+    whole = images.float()  # sums of bytes are exact, and floats divide faster than integers
     rows = whole[:, :, :-2] + whole[:, :, 1:-1] + whole[:, :, 2:]
     total = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:] + 4 * whole[:, :, 1:-1, 1:-1]
     smooth = whole.clone()
-    smooth[:, :, 1:-1, 1:-1] = (2 * total + 13) // 26
-    return blended(smooth.float(), whole.float(), amount)
+    smooth[:, :, 1:-1, 1:-1] = ((2 * total + 13) / 26).floor()
+    return blended(smooth, whole, amount)
 
 
 def equalized(images: Tensor) -> Tensor:

@@ -177,7 +177,7 @@ def applied(images: Tensor, operation: Tensor, amount: Tensor, *, grouped: bool 
         if grouped:
             rows = asked.nonzero().squeeze(1)
             if len(rows):
-                changed = change(images[rows], operation[rows], amount[rows])
+                changed = change(images.index_select(0, rows), operation[rows], amount[rows])
                 images = images.index_copy(0, rows, changed)
         else:
             images = torch.where(asked[:, None, None, None], change(images, operation, amount), images)
@@ -198,14 +198,14 @@ def _geometry(images: Tensor, operation: Tensor, amount: Tensor) -> Tensor:
 
 def _curve(images: Tensor, operation: Tensor, amount: Tensor) -> Tensor:
     ramp = torch.arange(256, dtype=torch.float32, device=images.device)
-    curves = ramp.expand(len(images), images.shape[1], 256)
+    curves = ramp.expand(len(images), 1, 256)
     for which, made in (
         (Operation.INVERT, pixels.inverted_curve(ramp)),
         (Operation.SOLARIZE, pixels.solarized_curve(ramp, amount)),
         (Operation.POSTERIZE, pixels.posterized_curve(ramp, amount)),
-        (Operation.AUTOCONTRAST, pixels.autocontrast_curve(images, ramp)),
         (Operation.BRIGHTNESS, pixels.brightened_curve(ramp, amount)),
         (Operation.CONTRAST, pixels.contrasted_curve(images, ramp, amount)),
+        (Operation.AUTOCONTRAST, pixels.autocontrast_curve(images, ramp)),  # last: a curve for each channel
     ):
         curves = torch.where((operation == which)[:, None, None], made, curves)
     return pixels.looked_up(images, curves.to(torch.uint8))
