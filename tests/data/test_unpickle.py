@@ -112,3 +112,10 @@ def test_the_canary_would_sing(tmp_path, monkeypatch):
 def test_array_stays_an_array_and_its_memory_is_its_own():
     found = unpickle.load(pickle.dumps({"data": PIXELS}, protocol=4), "batch")["data"]
     assert type(found) is np.ndarray and found.dtype == np.uint8 and found.shape == PIXELS.shape
+
+
+@pytest.mark.parametrize("kind", ["inst", "obj", "persistent id", "extension"])
+def test_opcodes_that_build_objects_are_refused_before_anything_is_read(kind):
+    """The first lock by itself: the second one would refuse most of these too."""
+    with pytest.raises(DataError, match="pickle refused: opcode [A-Z0-9]+;"):
+        unpickle.load(HOSTILE[kind], "batch")
