@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from collections.abc import Iterator
@@ -60,7 +61,12 @@ def facts(here: World, data: Dataset, model: nn.Module) -> dict[str, Any]:
 
 
 def _commit() -> tuple[str | None, bool | None]:
-    """The commit of the source tree we run from; None when installed from a wheel."""
+    """The commit of the source tree we run from; None when installed from a wheel.
+
+    LONGTAIL_COMMIT names it for a copy of the tree that travels without its version control.
+    """
+    if "LONGTAIL_COMMIT" in os.environ:
+        return os.environ["LONGTAIL_COMMIT"], False
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None, None

@@ -59,13 +59,13 @@ class Graphed:
 
 
 def captured(step: Step) -> Step | Graphed:
-    """The step as a graph where that is possible: alone on a CUDA device, not compiled, maps not mixed."""
+    """The step as a graph where that is possible: alone on a CUDA device, hidden maps not mixed."""
     alone = step.world.size == 1 and step.world.device.type == "cuda"
     hidden = isinstance(step.stage.mixing, ManifoldMixup)
     # `progress` is a number of the host: a captured loss would see that of the capture for ever
     return (
         Graphed(step)
-        if alone and not hidden and not step.is_compiled and "progress" not in step.needs
+        if alone and not hidden and "progress" not in step.needs
         else step
     )
 

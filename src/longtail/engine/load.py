@@ -85,3 +85,17 @@ def evaluate_run(run: str | Path, *, split: str | None = None, device: str | Non
         model.to(here.device, memory_format=environment.layout(recipe))
         batches = evaluation_batches(here, recipe, data)
         return evaluate(here, recipe, model, loss.to(here.device), batches, data.counts)
+
+
+def training_recall(run: str | Path, *, device: str | None = None) -> list[float]:
+    """Per class, percent of its (un-augmented) training images that the final model gets right."""
+    folder = RunFolder.open(Path(run))
+    recipe, facts = folder.recipe(), folder.read("data.json")
+    here = World(torch.device(device) if device else default_device())
+    data = build.dataset(recipe.data)
+    with environment.steady(here):
+        model, loss = restored(folder, recipe, facts)
+        model.to(here.device, memory_format=environment.layout(recipe))
+        batches = build.batches(recipe.images, data.train, here.device, channels_last=recipe.channels_last)
+        row = evaluate(here, recipe, model, loss.to(here.device), batches, data.counts)
+    return [100.0 * hits / max(1, total) for hits, total in zip(row["hits"], row["totals"], strict=True)]

@@ -30,7 +30,6 @@ class Step:
     ):
         self.world, self.stage, self.net, self.loss = world, stage, net, loss
         self.precision = torch.bfloat16 if recipe.precision == "bf16" else None
-        self.is_compiled = recipe.compile
         self.noise = torch.Generator(device=world.device)
         self.trouble = torch.zeros((), device=world.device)
         self.optimizer = optimizer

@@ -1,0 +1,134 @@
+"""Everything that was chosen, chosen on held-out training images of CIFAR-100-LT (r=100), never on the test set.
+
+    python scripts/choose.py gcl_a --out results/choices --workers 8
+
+Each set is a named list of recipes; each recipe is trained once and evaluated on the held-out images, which
+hold at most 50 per class and none of class 0 (all its images are training images), so class 0's recall on the
+training images stands beside it. The table goes to OUT/<set>.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import itertools
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from longtail.recipe import GCL, SGD, Cosine, Evaluation, HeldOut, OneCycle, Recipe, Stage
+from longtail.recipes import cifar
+from longtail.run import fsio
+
+Choices = dict[str, Recipe]
+EPOCHS, RETRAIN = 40, 6
+
+
+def gcl_a() -> Choices:
+    """GCL-A: boundary, strength and the constants of stage 2 are not in the paper (spec A4, A7, I-C1)."""
+    seconds = {"s30": {"scale": 30.0}, "s20": {"scale": 20.0, "margin": 0.1, "focal": 1.0}}
+    made: Choices = {}
+    for boundary, strength, second in itertools.product(("clip", "easy"), (0.25, 0.5, 1.0), seconds):
+        base = cifar.gcl(form="angular", epochs=EPOCHS, retrain_epochs=RETRAIN)
+        first = GCL(form="angular", boundary=boundary, strength=strength, halves="independent")
+        stages = (
+            replace(base.stages[0], loss=first),
+            replace(base.stages[1], loss=replace(first, **seconds[second])),
+        )
+        made[f"{boundary}-{strength:g}-{second}"] = replace(base, stages=stages)
+    return made
+
+
+def precision() -> Choices:
+    """bf16 against fp32: the same recipe, three seeds."""
+    return {
+        f"{name}-seed{seed}": replace(
+            cifar.gcl(form="euclidean", seed=seed, epochs=EPOCHS, retrain_epochs=RETRAIN), precision=name
+        )
+        for seed in range(3)
+        for name in ("fp32", "bf16")
+    }
+
+
+def fast() -> Choices:
+    """A fifth of the images: schedule, batch, rate, decay, averaging. Both stages keep their losses."""
+    made: Choices = {}
+    for name, change in FAST.items():
+        base = cifar.gcl(form="angular", epochs=EPOCHS, retrain_epochs=RETRAIN)
+        made[name] = replace(base, stages=(change(base.stages[0]), base.stages[1]))
+    return made
+
+
+def _stage(**changes: Any) -> Callable[[Stage], Stage]:
+    return lambda stage: replace(stage, **changes)
+
+
+def _sgd(lr: float, decay: float, nesterov: bool = True) -> SGD:
+    return SGD(lr=lr, momentum=0.9, weight_decay=decay, nesterov=nesterov)
+
+
+FAST: dict[str, Callable[[Stage], Stage]] = {
+    "multistep": lambda stage: stage,
+    "cosine": _stage(schedule=Cosine(warmup=3, by_step=True)),
+    "onecycle": _stage(schedule=OneCycle(rise=0.15)),
+    "onecycle-wd5": _stage(schedule=OneCycle(rise=0.15), optimizer=_sgd(0.1, 5e-4)),
+    "onecycle-wd10": _stage(schedule=OneCycle(rise=0.15), optimizer=_sgd(0.1, 1e-3)),
+    "onecycle-wd5-lr2": _stage(schedule=OneCycle(rise=0.15), optimizer=_sgd(0.2, 5e-4)),
+    "onecycle-wd5-lr05": _stage(schedule=OneCycle(rise=0.15), optimizer=_sgd(0.05, 5e-4)),
+    "onecycle-wd5-nomix": _stage(schedule=OneCycle(rise=0.15), optimizer=_sgd(0.1, 5e-4), mixing=None),
+    "onecycle-wd5-b32": _stage(schedule=OneCycle(rise=0.15), optimizer=_sgd(0.1, 5e-4), batch_size=32),
+    "onecycle-wd5-ema": _stage(schedule=OneCycle(rise=0.15), optimizer=_sgd(0.1, 5e-4), ema=0.998),
+}
+
+SETS: dict[str, Callable[[], Choices]] = {"gcl_a": gcl_a, "precision": precision, "fast": fast}
+
+
+def on_held_out(recipe: Recipe) -> Recipe:
+    """The same training; evaluated on the images that no long-tailed subset uses, at the end of each stage."""
+    data = replace(recipe.data, held_out=HeldOut(source="file"))
+    return replace(recipe, data=data, evaluation=Evaluation(every=1000, last=1, split="held_out"))
+
+
+def trained(name: str, recipe: Recipe, out: Path) -> dict[str, object]:
+    from longtail.engine.fit import train
+    from longtail.engine.load import training_recall
+
+    options = {"channels_last": False} if os.environ.get("CHOOSE_NCHW") else {}
+    run = train(on_held_out(replace(recipe, **options)), out=out / name)
+    final = run.read("final.json")
+    recall = training_recall(run.path)
+    row: dict[str, object] = {"name": name}
+    for number, stage in enumerate(final["stages"], 1):
+        row |= {f"stage{number}_{key}": round(stage[key], 2) for key in ("balanced", "many", "medium", "few")}
+    return row | {"class0_train_recall": round(recall[0], 2), "images_seen": final["images_seen"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("set", choices=SETS)
+    parser.add_argument("--out", type=Path, default=Path("results/choices"))
+    parser.add_argument("--runs", type=Path, default=Path("runs/choices"))
+    parser.add_argument("--workers", type=int, default=1)
+    given = parser.parse_args()
+    choices = SETS[given.set]()
+    rows: dict[str, dict[str, object]] = {}
+    with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
+        jobs = {pool.submit(trained, n, r, given.runs / given.set): n for n, r in choices.items()}
+        for job in as_completed(jobs):
+            rows[jobs[job]] = job.result()
+            print(rows[jobs[job]], flush=True)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(next(iter(rows.values()))))
+    writer.writeheader()
+    writer.writerows(rows[name] for name in choices)
+    fsio.make_folders(given.out)
+    fsio.write_file(given.out / f"{given.set}.csv", text.getvalue().encode())
+
+
+if __name__ == "__main__":
+    main()
