@@ -22,12 +22,13 @@ EXPORTED = ("recipe.json", "env.json", "data.json", "manifest.json", "evals.json
 WITH_MODEL = ("model.safetensors", "model.json")
 
 
-def train_cell(cell: Cell, runs: Path, results: Path) -> str:
+def train_cell(name: str, runs: Path, results: Path) -> str:
     """Trains or continues one cell and exports it. Returns a line for people."""
     from longtail.engine.fit import train
     from longtail.engine.retrain import retrain
 
     began = time.monotonic()
+    cell = next(cell for cell in cells() if cell.name == name)
     recipe, out = cell.make(), runs / cell.name
     if cell.after is None:
         run = train(recipe, out=out)
@@ -58,7 +59,7 @@ def campaign(results: Path, *, pattern: str = "*", workers: int = 1, runs: Path 
     for waiting in (False, True):
         todo = [cell for cell in pending(results, pattern) if (cell.after is not None) == waiting]
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            jobs = {pool.submit(train_cell, cell, runs, results): cell for cell in todo}
+            jobs = {pool.submit(train_cell, cell.name, runs, results): cell for cell in todo}
             for job in as_completed(jobs):
                 try:
                     print(job.result(), flush=True)
