@@ -136,8 +136,8 @@ def _row(title: str, run: RunFiles, first: Published | None, last: Published | N
     is_staged = len(run.recipe["stages"]) > 1 and len(stages) > 1
     top = row.get("top1")
     is_short = bool(paper.shortfall(run.recipe))  # another budget is no comparison
-    differs = top is not None and last is not None and not is_short
-    difference = f"{top - last.value:+.2f}".replace("-", "−") if differs and last else ""
+    gap = None if top is None or last is None or is_short else top - last.value
+    difference = "" if gap is None else f"{gap:+.2f}".replace("-", "−")
     state = "" if run.is_finished else " (running)"
     cells = [
         title,

@@ -91,7 +91,7 @@ RC: dict[str, object] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "longtail",  # element names would otherwise differ from run to run
     "pdf.fonttype": 42,
-    "mathtext.fontset": "dejavusans",
+    "text.parse_math": False,  # a dollar in a class name is a dollar
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +94,9 @@ def save(drawn: Drawn, prefix: Path) -> list[Path]:
             np.savez_compressed(out, **cast("dict[str, Any]", drawn.arrays))
         else:
             kind = suffix[1:]
-            drawn.figure.savefig(out, format=kind, metadata=METADATA[kind], transparent=kind != "png")
+            with warnings.catch_warnings():  # a name in a script that the font lacks still leaves a figure
+                warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+                drawn.figure.savefig(out, format=kind, metadata=METADATA[kind], transparent=kind != "png")
         path = prefix.with_name(prefix.name + suffix)
         fsio.write_file(path, out.getvalue())
         written.append(path)

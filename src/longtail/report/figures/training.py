@@ -28,6 +28,8 @@ def per_class(request: Request) -> Drawn:
     place = np.arange(len(first))
     axes[0].bar(place, sorted_["counts"], 0.85, color=colors)
     axes[0].set_yscale("log")
+    axes[0].yaxis.set_major_formatter("{x:,.0f}")
+    axes[0].yaxis.set_minor_formatter("")
     axes[0].set_ylabel("images")
     for i, entry in enumerate(found):
         color, marker = series(i)

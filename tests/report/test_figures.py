@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from longtail.errors import UsageError
+from longtail.report.figures import NAMES, figure, files
+
+MakeRun = Callable[..., Path]
+
+FORMULAS = ("overview", "margins_schematic", "class_margins", "logit_curves", "clouds", "samplers")
+FROM_RUNS = ("groups", "logit_gap", "per_class", "curves", "confusion", "calibration")
+EMBEDDED = ("distortion", "tsne", "head_tail")
+
+
+def check_files(prefix: Path, keys: set[str]) -> None:
+    """The four files are there, whole and not blank."""
+    svg, pdf, png, npz = files(prefix)
+    root = ElementTree.parse(svg).getroot()
+    assert root.tag.endswith("svg") and len(list(root.iter())) > 30
+    assert pdf.read_bytes()[:5] == b"%PDF-" and b"CreationDate" not in pdf.read_bytes()
+    image = Image.open(png)
+    assert image.width >= 840 and len(image.convert("RGB").getcolors(1 << 20) or []) > 20
+    with np.load(npz, allow_pickle=False) as arrays:
+        assert set(arrays.files) == keys
+
+
+def test_every_name_is_covered_here() -> None:
+    assert sorted((*FORMULAS, *FROM_RUNS, *EMBEDDED)) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_figures_of_formulas_need_no_run(tmp_path: Path, name: str) -> None:
+    arrays = figure(name, tmp_path / "deep" / name)
+    check_files(tmp_path / "deep" / name, set(arrays))
+
+
+@pytest.mark.parametrize("name", FROM_RUNS)
+def test_figures_of_runs(make_run: MakeRun, tmp_path: Path, name: str) -> None:
+    runs = [make_run("a", seed=0), make_run("b", seed=1), make_run("c", loss={"kind": "cross_entropy"})]
+    check_files(tmp_path / name, set(figure(name, tmp_path / name, runs)))
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_figures_of_features(make_run: MakeRun, tmp_path: Path, name: str) -> None:
+    pytest.importorskip("sklearn")
+    runs = [make_run("a"), make_run("b", loss={"kind": "cross_entropy"})]
+    arrays = figure(name, tmp_path / name, runs, most=60)
+    check_files(tmp_path / name, set(arrays))
+
+
+def test_the_toy_figure_says_how_large_each_class_became(make_run: MakeRun, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    arrays = figure("distortion", tmp_path / "a", [make_run()])
+    assert arrays["classes"].tolist() == [0, 1, 2, 3]
+    assert np.bincount(arrays["labels"]).tolist() == [40, 40, 20, 5]
+    assert arrays["areas"].shape == (4,) and (arrays["areas"] > 0).all()
+    assert arrays["distances"] == pytest.approx(np.full(4, 12**0.5), rel=0.25)  # 6 unit normals a point
+
+
+def test_head_and_tail_are_the_most_and_the_least_frequent_class(make_run: MakeRun, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    run = make_run(counts=(20, 200, 5, 100), hits=(9, 9, 9, 9))
+    arrays = figure("head_tail", tmp_path / "a", [run])
+    assert sorted(set(arrays["labels_0"].tolist())) == [1, 2]
+    assert {"boundary_x_0", "boundary_y_0", "boundary_values_0"} <= set(arrays)
+    decided = arrays["decisions_0"] == (arrays["labels_0"] == 2)
+    assert decided.mean() > 0.9  # the features are far apart, so the model's decisions are right
+
+
+def test_clouds_and_samplers_are_the_librarys_own(tmp_path: Path) -> None:
+    sizes = figure("clouds", tmp_path / "a", counts=(5000, 500, 50))["sizes"]
+    assert sizes[0] == pytest.approx([0, 0.5, 1])
+    assert sizes[1] == pytest.approx([0.01**0.25, 0.1**0.25, 1])
+    chances = figure("samplers", tmp_path / "b", counts=(400, 100, 25))["probabilities"]
+    assert chances[0] == pytest.approx(np.array([400, 100, 25]) / 525)
+    assert chances[1] == pytest.approx(np.array([20, 10, 5]) / 35)
+    assert chances[3] == pytest.approx(np.full(3, 1 / 3))
+
+
+def test_groups_and_gap_by_hand(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run("a", seed=0), make_run("b", seed=1, hits=(10, 6, 4, 2))]
+    arrays = figure("groups", tmp_path / "a", runs)
+    assert arrays["mean"][0].tolist() == [52.5, 95.0, 60.0, 27.5]
+    assert arrays["std"][0] == pytest.approx([12.5**0.5, 50**0.5, 0, 12.5**0.5])
+    gaps = figure("logit_gap", tmp_path / "b", runs[:1])["gaps"]
+    assert gaps[0].tolist() == pytest.approx([3 * h / 10 - 3 * (10 - h) / 10 for h in (9, 6, 4, 1)])
+
+
+def test_curves_place_the_second_stage_after_the_first(make_run: MakeRun, tmp_path: Path) -> None:
+    arrays = figure("curves", tmp_path / "a", [make_run()])
+    assert arrays["top1_x_0_0"].tolist() == [2, 4, 5, 6]
+    assert arrays["top1_0_0"].tolist() == [22.5, 22.5, 50.0, 50.0]
+    assert arrays["loss_x_0_0"].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("name", ["overview", "calibration"])
+def test_the_same_input_gives_the_same_bytes(make_run: MakeRun, tmp_path: Path, name: str) -> None:
+    run = make_run()
+    for prefix in ("a", "b"):
+        figure(name, tmp_path / prefix, [run])
+    for one, two in zip(files(tmp_path / "a"), files(tmp_path / "b"), strict=True):
+        assert one.read_bytes() == two.read_bytes(), one.suffix
+
+
+def test_hostile_names_are_text_in_figures(make_run: MakeRun, tmp_path: Path) -> None:
+    names = ["<script>x</script>", "$\\frac{1}{0", "a$b$c\x1b[0m", "\udcff漢"]
+    run = make_run(names=names, recipe={"name": "$x"}, loss={"kind": "focal"})
+    figure("confusion", tmp_path / "a", [run])
+    figure("groups", tmp_path / "b", [run])
+    tags = {element.tag.split("}")[1] for element in ElementTree.parse(tmp_path / "a.svg").getroot().iter()}
+    assert "script" not in tags
+
+
+def test_what_is_missing_is_said_in_one_line(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run(leave_out=("features.safetensors", "predictions.safetensors"))
+    for name, message in {
+        "tsne": "longtail features",
+        "distortion": "longtail features",
+        "confusion": "no predictions.safetensors",
+        "calibration": "none of these runs",
+        "logit_gap": "neither predictions nor features",
+        "nonsense": "there is no figure nonsense; there are: distortion",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            figure(name, tmp_path / "a", [run])
+    with pytest.raises(UsageError, match="needs a run folder"):
+        figure("groups", tmp_path / "a")
+    assert not list(tmp_path.glob("a.*"))
+
+
+def test_matplotlib_is_loaded_by_figures_only() -> None:
+    code = (
+        "import sys; import longtail.report.page, longtail.report.tables, longtail.report.ledger, "
+        "longtail.report.figures, longtail.report.style; "
+        "sys.exit('matplotlib' in sys.modules or 'torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

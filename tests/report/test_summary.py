@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from longtail.report import describe
+from longtail.report.reading import read
+from longtail.report.summary import Figure, entries, marks
+
+MakeRun = Callable[..., Path]
+
+
+def test_runs_that_differ_in_the_seed_alone_are_one_entry(make_run: MakeRun) -> None:
+    runs = [
+        read(make_run("a", seed=0)),
+        read(make_run("b", seed=3, hits=(10, 6, 4, 2))),
+        read(make_run("c", loss={"kind": "cross_entropy"})),
+    ]
+    first, second = entries(runs)
+    assert first.seeds == (0, 3) and second.seeds == (0,)
+    figure = first.figure("top1")
+    assert figure is not None and figure.mean == 52.5
+    assert figure.spread == pytest.approx(12.5**0.5)  # 50 and 55: variance 12.5 with n - 1
+    assert figure.text(1) == "52.5 ± 3.5"
+    assert second.figure("top1") == Figure(50.0, None, 1)
+
+
+def test_other_counts_are_another_entry(make_run: MakeRun) -> None:
+    runs = [read(make_run("a")), read(make_run("b", seed=1, counts=(200, 100, 20, 6)))]
+    assert len(entries(runs)) == 2
+
+
+def test_two_recipes_of_one_name_are_told_apart_by_their_folders(make_run: MakeRun) -> None:
+    found = entries([read(make_run("wide")), read(make_run("narrow", recipe={"precision": "bf16"}))])
+    assert [entry.title for entry in found] == ["GCL-A (wide)", "GCL-A (narrow)"]
+
+
+def test_the_best_epoch_is_kept_apart_from_the_headline(make_run: MakeRun) -> None:
+    (entry,) = entries([read(make_run())])
+    best, last = entry.figure("top1", "best"), entry.figure("top1")
+    assert best is not None and last is not None and (best.mean, last.mean) == (51.0, 50.0)
+
+
+def test_an_empty_group_is_no_figure(make_run: MakeRun) -> None:
+    (entry,) = entries([read(make_run(counts=(500, 400, 300, 200)))])
+    assert entry.figure("few") is None and entry.figure("many") is not None
+
+
+def test_marks_treat_equal_prints_as_equal() -> None:
+    figures = [
+        Figure(50.001, None, 1),
+        Figure(50.0, None, 1),
+        None,
+        Figure(49.0, None, 1),
+        Figure(1.0, None, 1),
+    ]
+    assert marks(figures) == ["best", "best", "", "second", ""]
+    assert marks(figures, lower=True) == ["", "", "", "second", "best"]
+    assert marks([Figure(1.0, None, 1)]) == [""]
+
+
+def test_one_plain_sentence_says_what_a_run_is(make_run: MakeRun) -> None:
+    run = read(make_run())
+    said = describe.sentence(run.recipe, run.data, run.last, (0,))
+    assert said == (
+        "GCL-A with ResNet-20, trained in two stages of 4 + 2 epochs on handwritten digits, 40 to 1 (325 "
+        "training images of 4 classes, seed 0). After the last epoch it names 50.0\u00a0% of the test images "
+        "right: 90.0\u00a0% on many-shot classes, 60.0\u00a0% on medium-shot classes, "
+        "25.0\u00a0% on few-shot classes."
+    )
+    assert describe.sentence(run.recipe, run.data, {}, (0,)).endswith("no evaluation has been written yet.")
