@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.numpy import load_file, save_file
 
 from longtail.errors import UsageError
 from longtail.report.figures import NAMES, figure, files
@@ -73,6 +74,18 @@ def test_head_and_tail_are_the_most_and_the_least_frequent_class(make_run: MakeR
     assert {"boundary_x_0", "boundary_y_0", "boundary_values_0"} <= set(arrays)
     decided = arrays["decisions_0"] == (arrays["labels_0"] == 2)
     assert decided.mean() > 0.9  # the features are far apart, so the model's decisions are right
+
+
+def test_a_model_that_never_names_the_tail_has_no_boundary(make_run: MakeRun, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    run = make_run()
+    tensors = load_file(run / "features.safetensors")
+    for split in ("train", "test"):
+        tensors[f"{split}_scores"][:, 3] = -100
+    save_file(tensors, run / "features.safetensors")
+    arrays = figure("head_tail", tmp_path / "a", [run])
+    assert "boundary_values_0" not in arrays
+    assert "all taken for class 0" in (tmp_path / "a.svg").read_text(encoding="utf-8")
 
 
 def test_clouds_and_samplers_are_the_librarys_own(tmp_path: Path) -> None:

@@ -57,14 +57,20 @@ def test_cells_that_were_never_run_say_so(tmp_path: Path) -> None:
 
 def test_a_run_cell_shows_its_own_numbers(make_run: MakeRun, tmp_path: Path) -> None:
     note = "The files are not the official ones. " + "x" * 100
-    make_run("results/cifar10-r100-gcl-euclidean-s0", recipe=CIFAR, loss=EUCLIDEAN, data={"notes": [note]})
+    make_run(
+        "results/cifar10-r100-gcl-euclidean-s0",
+        recipe=CIFAR,
+        loss=EUCLIDEAN,
+        data={"notes": [note]},
+        env={"cpu": "AMD"},
+    )
     path = ledger.write(tmp_path / "results")
     text = path.read_text(encoding="utf-8")
     (row,) = lines_with(text, "[CIFAR-10-LT, 100 to 1: GCL-E, seed 0](cifar10-r100-gcl-euclidean-s0/)")
     assert row[1:5] == ["80.55", "22.50", "82.73", "**50.00**"]  # stage 1 and the end: the paper's, ours
     assert row[5] == ""  # six epochs are no comparison
     assert row[6:10] == ["90.00", "60.00", "25.00", "51.00"]
-    assert row[10:] == ["4 + 2", "1,950", "1.5 (2.5)", "cpu"]
+    assert row[10:] == ["4 + 2", "1,950", "1.5 (2.5)", "cpu: AMD"]
     assert note in text and f"1 of {len(cells.cells())} planned" in text
 
 

@@ -59,7 +59,7 @@ def loss(spec: Plain) -> str:
     'GCL (form angular, cloud log, scale 30, strength 0.5)'
     """
     kind = str(spec.get("kind", "loss"))
-    shown = [f"{key} {_value(value)}" for key, value in spec.items() if key != "kind"]
+    shown = [f"{key.replace('_', ' ')} {_value(value)}" for key, value in spec.items() if key != "kind"]
     name = LOSSES.get(kind, label(kind).replace("_", " "))
     return f"{name} ({', '.join(shown)})" if shown else name
 

@@ -151,13 +151,19 @@ def _row(title: str, run: RunFiles, first: Published | None, last: Published | N
         " + ".join(str(stage.get("epochs", "?")) for stage in run.recipe["stages"]),
         f"{int(run.final['images_seen']):,}" if run.final.get("images_seen") else "–",
         _minutes(run),
-        markdown_text(str(run.env.get("device", "–"))),
+        _device(run),
     ]
     return "| " + " | ".join(cells) + " |"
 
 
 def _figure(published: Published | None) -> str:
     return f"{published.value:.2f}" if published else "–"
+
+
+def _device(run: RunFiles) -> str:
+    """The device, with the processor's name where that is what computed."""
+    device, processor = str(run.env.get("device", "–")), str(run.env.get("cpu", ""))
+    return markdown_text(f"{device}: {processor}" if device == "cpu" and processor else device)
 
 
 def _minutes(run: RunFiles) -> str:

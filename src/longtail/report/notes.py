@@ -10,6 +10,7 @@ from longtail.recipes import paper
 from longtail.report.reading import RunFiles
 from longtail.report.summary import Entry
 from longtail.report.text import label, plural
+from longtail.run.escape import shown
 
 
 def of_entry(entry: Entry) -> list[str]:
@@ -25,7 +26,7 @@ def of_entry(entry: Entry) -> list[str]:
 
 
 def _run(run: RunFiles) -> Iterator[str]:
-    path = label(run.path, 100)
+    path = shown(run.path)
     if not run.is_finished:
         yield f"{path}: the run is not finished; its newest evaluation stands in for the last."
     if run.env.get("dirty"):

@@ -61,6 +61,8 @@ def by_group(entries: Sequence[Entry]) -> Picture:
     masks = {"top1": np.ones(len(counts), bool), **shots(entries[0].runs[0])}
     found: list[groups.Group] = []
     for metric, mask in masks.items():
+        if not mask.any():
+            continue
         figures = [entry.figure(metric) for entry in shown]
         pairs = [None if f is None else (f.mean, f.spread) for f in figures]
         found.append(groups.Group(TITLES.get(metric, "All classes"), _note(counts[mask]), pairs))
@@ -207,8 +209,6 @@ def _mean(pair: tuple[float, float | None] | None) -> float | None:
 
 
 def _note(counts: measures.Array) -> str:
-    if not len(counts):
-        return "no classes"
     low, high = int(counts.min()), int(counts.max())
     each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     return f"{plural(len(counts), 'class')}, {each} images"

@@ -15,6 +15,7 @@ from longtail.report.reading import RunFiles
 from longtail.report.summary import Entry, Figure, marks
 from longtail.report.text import label, percent, plural
 from longtail.report.worst import Worst, classes_of
+from longtail.run.escape import shown
 
 COLUMNS = (("top1", "Top-1"), ("many", "Many"), ("medium", "Medium"), ("few", "Few"))
 EXTRA = (("balanced", "Balanced"), ("macro_f1", "Macro F1"), ("worst", "Worst class"), ("ece", "ECE"))
@@ -37,7 +38,7 @@ def page(entries: Sequence[Entry], thrift: Thrift) -> dict[str, Any]:
     blocks: dict[str, list[Entry]] = {}
     for entry in entries:
         blocks.setdefault(json.dumps([entry.dataset, entry.runs[0].data["counts"]]), []).append(entry)
-    titles = sorted({entry.title for entry in entries})
+    titles = list(dict.fromkeys(entry.title for entry in entries))
     title = f"{', '.join(titles[:3])}{' and others' if len(titles) > 3 else ''}"
     return {
         "title": label(title, 120),
@@ -179,7 +180,7 @@ def _has_samples(worst: Sequence[tuple[str, Sequence[Worst]]]) -> bool:
 
 def _recipe(entry: Entry) -> dict[str, Any]:
     first = entry.runs[0]
-    folders = [label(run.path, 120) for run in entry.runs]
+    folders = [shown(run.path, 120) for run in entry.runs]
     return {
         "title": entry.title,
         "folders": folders,
@@ -200,7 +201,7 @@ def _environment(entries: Sequence[Entry]) -> list[dict[str, Any]]:
         facts["data digest"] = facts.pop("data_digest", run.data.get("digest", ""))
         facts["manifest sha-256"] = run.manifest.get("sha256") or "no manifest"
         pairs = [(label(key).replace("_", " "), label(_plain(value), 200)) for key, value in facts.items()]
-        found.append({"path": label(run.path, 120), "pairs": pairs})
+        found.append({"path": shown(run.path, 120), "pairs": pairs})
     return found
 
 

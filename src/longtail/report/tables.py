@@ -12,7 +12,7 @@ from longtail.errors import UsageError
 from longtail.report.reading import read
 from longtail.report.summary import Entry, Figure, entries, marks
 from longtail.report.text import label
-from longtail.run.escape import csv_text
+from longtail.run.escape import csv_text, shown
 
 Format = Literal["md", "csv", "latex"]
 METRICS = (("top1", "Top-1"), ("many", "Many"), ("medium", "Medium"), ("few", "Few"))
@@ -121,7 +121,7 @@ def comma_separated(found: Sequence[Row]) -> str:
         for figure in row.figures:
             numbers += [_six(figure.mean if figure else None), _six(figure.spread if figure else None)]
         best = row.entry.figure("top1", "best")
-        folders = " ".join(label(run.path, 200) for run in row.entry.runs)
+        folders = " ".join(shown(run.path, 200) for run in row.entry.runs)
         start = [row.entry.dataset, row.entry.title, " ".join(str(seed) for seed in row.entry.seeds)]
         end = [_six(best.mean if best else None), row.paper, _six(row.difference), folders]
         lines.append([*start, *numbers, *end])

@@ -174,6 +174,9 @@ def _pair(axis: Axes, found: Arrays, row: int, pair: tuple[int, int], names: lis
     if "boundary_values" in found:
         x, y, values = (found[f"boundary_{key}"] for key in ("x", "y", "values"))
         axis.contour(x, y, values, levels=[0], colors=BLACK, linestyles="dashed", linewidths=1)
+    else:  # the model decides the same for every point: there is no boundary to draw
+        winner = names[int(found["decisions"][0])]
+        axis.text(0.04, 0.04, f"all taken for {winner}", transform=axis.transAxes, fontsize=6.5)
     _bare(axis, found["points"])
 
 
