@@ -1,4 +1,4 @@
-"""Everything that was chosen, chosen on held-out training images of CIFAR-100-LT (r=100), never on the test set.
+"""Everything that was chosen, on held-out training images of CIFAR-100-LT (r=100), never on the test set.
 
     python scripts/choose.py gcl_a --out results/choices --workers 8
 
@@ -13,7 +13,6 @@ import argparse
 import csv
 import io
 import itertools
-import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
@@ -34,7 +33,7 @@ def gcl_a() -> Choices:
     seconds = {"s30": {"scale": 30.0}, "s20": {"scale": 20.0, "margin": 0.1, "focal": 1.0}}
     made: Choices = {}
     for boundary, strength, second in itertools.product(("clip", "easy"), (0.25, 0.5, 1.0), seconds):
-        base = cifar.gcl(form="angular", epochs=EPOCHS, retrain_epochs=RETRAIN)
+        base = replace(cifar.gcl(form="angular", epochs=EPOCHS, retrain_epochs=RETRAIN), precision="bf16")
         first = GCL(form="angular", boundary=boundary, strength=strength, halves="independent")
         stages = (
             replace(base.stages[0], loss=first),
@@ -89,7 +88,7 @@ SETS: dict[str, Callable[[], Choices]] = {"gcl_a": gcl_a, "precision": precision
 
 
 def on_held_out(recipe: Recipe) -> Recipe:
-    """The same training; evaluated on the images that no long-tailed subset uses, at the end of each stage."""
+    """The same training; evaluated on images that no long-tailed subset uses, at the end of each stage."""
     data = replace(recipe.data, held_out=HeldOut(source="file"))
     return replace(recipe, data=data, evaluation=Evaluation(every=1000, last=1, split="held_out"))
 
@@ -98,8 +97,7 @@ def trained(name: str, recipe: Recipe, out: Path) -> dict[str, object]:
     from longtail.engine.fit import train
     from longtail.engine.load import training_recall
 
-    options = {"channels_last": False} if os.environ.get("CHOOSE_NCHW") else {}
-    run = train(on_held_out(replace(recipe, **options)), out=out / name)
+    run = train(on_held_out(recipe), out=out / name)
     final = run.read("final.json")
     recall = training_recall(run.path)
     row: dict[str, object] = {"name": name}

@@ -80,8 +80,8 @@ def pareto(classes: int, largest: int, smallest: int, alpha: float = 6.0) -> Ten
 
     `n_i = max(smallest, int(largest * x_i ** -(alpha + 1)))` with `x_i = 1 + (x_last - 1) * i / (C - 1)` and
     `x_last = (largest / smallest) ** (1 / (alpha + 1))`, so that the curve starts at `largest` and ends at
-    `smallest`. The published ImageNet-LT and Places-LT lists hold details that no formula restores: their totals
-    (115,846 and 62,500) differ from this one's. Use their lists to compare with papers.
+    `smallest`. The published ImageNet-LT and Places-LT lists hold details that no formula restores: their
+    totals (115,846 and 62,500) differ from this one's. Use their lists to compare with papers.
 
     Example:
         >>> pareto(5, 1280, 5).tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class Average:
-    """Follows every floating tensor of a model's state; BatchNorm statistics are averaged like the weights."""
+    """Follows every floating tensor of a model's state; BatchNorm statistics are averaged like weights."""
 
     def __init__(self, model: nn.Module, decay: float):
         self.decay = decay
@@ -20,14 +20,15 @@ class Average:
     def update(self, model: nn.Module) -> None:
         state = model.state_dict()
         current = [state[name].detach() for name in self.held]
-        torch._foreach_lerp_(list(self.held.values()), current, 1.0 - self.decay)
+        for held, tensor in zip(self.held.values(), current, strict=True):
+            held.lerp_(tensor, 1.0 - self.decay)
 
     def load(self, held: dict[str, Tensor]) -> None:
         for name, tensor in self.held.items():
             tensor.copy_(held[name])
 
     @contextmanager
-    def in_place_of(self, model: nn.Module) -> Iterator[None]:
+    def in_place_of(self, model: nn.Module) -> Generator[None]:
         """The model carries the averaged weights inside, and its own again afterwards."""
         own = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
         self.put(model)

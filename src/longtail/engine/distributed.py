@@ -6,7 +6,7 @@ Runs of several processes are started by torchrun, which sets RANK, WORLD_SIZE a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -83,7 +83,7 @@ class World:
                 raise error
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self) -> Generator[None]:
         """Wraps work that may fail on one process only (mostly the main one's files)."""
         failure: Exception | None = None
         try:
@@ -98,7 +98,7 @@ def default_device() -> torch.device:
 
 
 @contextmanager
-def world(device: str | None = None) -> Iterator[World]:
+def world(device: str | None = None) -> Generator[World]:
     """The World of this process; joins and leaves the process group when torchrun started us."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     place = torch.device(device) if device else default_device()

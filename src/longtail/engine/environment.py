@@ -1,11 +1,11 @@
-"""What surrounds a run: the facts of env.json, and the settings that make the same command give the same bytes."""
+"""What surrounds a run: the facts of env.json, and settings that make equal commands give equal bytes."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from longtail.recipe import Recipe
 
 
 @contextmanager
-def steady(here: World) -> Iterator[None]:
+def steady(here: World) -> Generator[None]:
     """Deterministic kernels on an accelerator and full float32 products; the old settings come back after."""
     cudnn = torch.backends.cudnn
     before = (cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32)
@@ -32,8 +32,11 @@ def steady(here: World) -> Iterator[None]:
         cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32 = before
 
 
-def layout(recipe: Recipe) -> torch.memory_format:
-    return torch.channels_last if recipe.channels_last else torch.contiguous_format
+def placed(model: nn.Module, recipe: Recipe, here: World) -> nn.Module:
+    """The model on its device, in the recipe's memory layout."""
+    layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
+    # the stubs of torch know memory_format only beside other arguments
+    return model.to(here.device).to(memory_format=layout)  # pyright: ignore[reportCallIssue]
 
 
 def compiled(recipe: Recipe, net: nn.Module) -> nn.Module:
@@ -71,14 +74,15 @@ def _commit() -> tuple[str | None, bool | None]:
     if not (root / ".git").exists():
         return None, None
     try:
-        ask = lambda *words: subprocess.run(  # noqa: E731
-            ["git", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True
-        ).stdout.strip()
-        return ask("rev-parse", "HEAD"), bool(
-            ask("status", "--porcelain", "--untracked-files=no", "--", "src")
-        )
+        changes = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "src")
+        return _git(root, "rev-parse", "HEAD"), bool(changes)
     except (OSError, subprocess.SubprocessError):
         return None, None
+
+
+def _git(root: Path, *words: str) -> str:
+    asked = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True)
+    return asked.stdout.strip()
 
 
 def _processor() -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,12 @@ def logits(
     for batch in batches.plain(recipe.evaluation.batch_size, rank=here.rank, world_size=here.size):
         with torch.autocast(here.device.type, dtype=precision, enabled=precision is not None):
             output = model(batch.images)
-        yield loss.logits(output.scores).float(), batch.target
+        yield clean(loss, output.scores), batch.target
+
+
+def clean(loss: nn.Module, scores: Tensor) -> Tensor:
+    """What a prediction is made from: the loss's test-time logits, in float32."""
+    return cast(Callable[[Tensor], Tensor], loss.logits)(scores).float()
 
 
 def evaluate(  # noqa: PLR0913  (each is a different thing, and none of them has a default)

@@ -11,6 +11,7 @@ from longtail import build
 from longtail.data.splits import Split
 from longtail.engine import environment
 from longtail.engine.distributed import World, default_device
+from longtail.engine.evaluate import clean
 from longtail.engine.load import restored
 from longtail.recipe import Recipe
 from longtail.run.folder import RunFolder
@@ -25,7 +26,7 @@ def features(run: str | Path, *, device: str | None = None) -> Path:
     tensors: dict[str, Tensor] = {}
     with environment.steady(here):
         model, loss = restored(folder, recipe, facts)
-        model.to(here.device, memory_format=environment.layout(recipe)).eval()
+        environment.placed(model, recipe, here).eval()
         for name, split in (("train", data.train), ("test", data.test)):
             seen, scores = _all(here, recipe, model, loss, split)
             tensors |= {f"{name}_features": seen, f"{name}_scores": scores, f"{name}_labels": split.targets}
@@ -42,5 +43,5 @@ def _all(
     for batch in batches.plain(recipe.evaluation.batch_size):
         output = model(batch.images)
         seen.append(output.features.half().cpu())
-        scores.append(loss.logits(output.scores).half().cpu())
+        scores.append(clean(loss, output.scores).half().cpu())
     return torch.cat(seen), torch.cat(scores)

@@ -1,4 +1,4 @@
-"""What a stage eats: the epoch's order, its batches, and how they are mixed. All of it derived, none stored."""
+"""What a stage eats: the epoch's order, its batches, how they are mixed. All of it derived, none stored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Feed:
     def steps(self, stage: Stage) -> int:
         if stage.batch_size % self.world.size:
             raise UsageError(
-                f"stage {stage.name}: batch_size {stage.batch_size} is not divisible by {self.world.size} processes"
+                f"stage {stage.name}: batch_size {stage.batch_size} is not divisible by "
+                f"{self.world.size} processes; choose another"
             )
         return -(-len(self.data.train.targets) // stage.batch_size)
 
@@ -82,15 +83,14 @@ class Feed:
         )
 
     def _mix(self, stage: Stage, plan: mixing.MixPlan | None, batch: Batch, step: int) -> Mixture:
-        match stage.mixing:
-            case None:
-                return Mixture(batch.images, batch.target)
-            case Remix(kappa=kappa, tau=tau):
-                extra = {"counts": self.counts, "kappa": kappa, "tau": tau}
-            case _:
-                extra = {}
-        assert plan is not None
-        return mixing.mix(batch.images, batch.target, plan, step, **extra)
+        if plan is None:
+            return Mixture(batch.images, batch.target)
+        if isinstance(stage.mixing, Remix):
+            rule = stage.mixing
+            return mixing.mix(
+                batch.images, batch.target, plan, step, counts=self.counts, kappa=rule.kappa, tau=rule.tau
+            )
+        return mixing.mix(batch.images, batch.target, plan, step)
 
 
 def evaluation_batches(world: World, recipe: Recipe, data: Dataset) -> Resident | Streamed:

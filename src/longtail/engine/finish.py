@@ -1,4 +1,4 @@
-"""The end of a run: the final model, its predictions, thumbnails for the report, and final.json; then the seal."""
+"""The end of a run: the final model, its predictions, thumbnails for reports, final.json; then the seal."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from longtail.engine.evaluate import evaluate
 from longtail.engine.feed import Feed
 from longtail.engine.finish import finish
 from longtail.engine.graphs import captured
-from longtail.engine.progress import Place, Progress, Silent
+from longtail.engine.progress import Progress, Silent
 from longtail.engine.record import Record
-from longtail.engine.signals import Stop, watch
+from longtail.engine.signals import watch
 from longtail.engine.step import Step
 from longtail.keys import Key
 from longtail.recipe import Recipe, Stage
@@ -37,7 +37,7 @@ def train(
                 return folder
             data = build.dataset(recipe.data)
             model = build.model(recipe.model, len(data.names), Key(recipe.seed).fold("model"))
-            model.to(here.device, memory_format=environment.layout(recipe))
+            environment.placed(model, recipe, here)
             record = Record(here, folder, recipe, data, model, stop, progress or Silent())
             with record:
                 fit(here, recipe, data, model, record)

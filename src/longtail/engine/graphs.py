@@ -63,11 +63,7 @@ def captured(step: Step) -> Step | Graphed:
     alone = step.world.size == 1 and step.world.device.type == "cuda"
     hidden = isinstance(step.stage.mixing, ManifoldMixup)
     # `progress` is a number of the host: a captured loss would see that of the capture for ever
-    return (
-        Graphed(step)
-        if alone and not hidden and "progress" not in step.needs
-        else step
-    )
+    return Graphed(step) if alone and not hidden and "progress" not in step.needs else step
 
 
 def tensors(mixture: Mixture) -> list[Tensor]:

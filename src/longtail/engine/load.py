@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from longtail import build
 from longtail.engine import environment, trainable
 from longtail.engine.distributed import World, default_device
-from longtail.engine.evaluate import evaluate
+from longtail.engine.evaluate import clean, evaluate
 from longtail.engine.feed import evaluation_batches
 from longtail.errors import ModelFileError
 from longtail.keys import Key
@@ -32,7 +32,7 @@ class Predictor(nn.Module):
         self.register_buffer("std", torch.tensor(recipe.images.std).view(1, 3, 1, 1), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.loss.logits(self.model((images - self.mean) / self.std).scores).float()
+        return clean(self.loss, self.model((images - self.mean) / self.std).scores)
 
 
 def load(run: str | Path, *, device: str | None = None) -> Predictor:
@@ -45,12 +45,12 @@ def load(run: str | Path, *, device: str | None = None) -> Predictor:
 
 
 def restored(folder: RunFolder, recipe: Recipe, facts: dict[str, Any]) -> tuple[nn.Module, nn.Module]:
-    """(model with its final weights, the last stage's loss). The class list and the keys must match exactly."""
+    """(model with its final weights, the last stage's loss). Class list and keys must match exactly."""
     about = folder.read("model.json")
     if about["names"] != facts["names"] or about["recipe"] != recipe_digest(recipe):
         raise ModelFileError(
-            f"{folder.path}: model.json names other classes or another recipe than data.json and recipe.json; "
-            "restore the folder from a copy, or train again"
+            f"{folder.path}: model.json names other classes or another recipe than data.json and "
+            "recipe.json; restore the folder from a copy, or train again"
         )
     model = build.model(recipe.model, len(facts["names"]), Key(recipe.seed).fold("model"))
     for stage in recipe.stages:
@@ -59,7 +59,8 @@ def restored(folder: RunFolder, recipe: Recipe, facts: dict[str, Any]) -> tuple[
     wrong = set(model.state_dict()) ^ set(tensors)
     if wrong:
         raise ModelFileError(
-            f"{folder.path}/model.safetensors: does not fit the recipe's model; first differences: {sorted(wrong)[:5]}"
+            f"{folder.path}/model.safetensors does not fit the recipe's model; first differences: "
+            f"{sorted(wrong)[:5]}; restore the folder from a copy, or train again"
         )
     model.load_state_dict(tensors)
     return model, build.loss(recipe.stages[-1].loss, torch.tensor(facts["counts"]))
@@ -77,12 +78,12 @@ def evaluate_run(run: str | Path, *, split: str | None = None, device: str | Non
     data = build.dataset(recipe.data)
     if list(data.names) != facts["names"] or data.digest != facts["digest"]:
         raise ModelFileError(
-            f"{folder.path}: the data found now is not the data of this run (digest {data.digest[:12]} instead of "
-            f"{facts['digest'][:12]}); point data.root at the images it was trained on"
+            f"{folder.path}: the data found now is not the data of this run (digest "
+            f"{data.digest[:12]} instead of {facts['digest'][:12]}); point data.root at the images it was trained on"
         )
     with environment.steady(here):
         model, loss = restored(folder, recipe, facts)
-        model.to(here.device, memory_format=environment.layout(recipe))
+        environment.placed(model, recipe, here)
         batches = evaluation_batches(here, recipe, data)
         return evaluate(here, recipe, model, loss.to(here.device), batches, data.counts)
 
@@ -95,7 +96,7 @@ def training_recall(run: str | Path, *, device: str | None = None) -> list[float
     data = build.dataset(recipe.data)
     with environment.steady(here):
         model, loss = restored(folder, recipe, facts)
-        model.to(here.device, memory_format=environment.layout(recipe))
+        environment.placed(model, recipe, here)
         batches = build.batches(recipe.images, data.train, here.device, channels_last=recipe.channels_last)
         row = evaluate(here, recipe, model, loss.to(here.device), batches, data.counts)
     return [100.0 * hits / max(1, total) for hits, total in zip(row["hits"], row["totals"], strict=True)]

@@ -1,4 +1,4 @@
-"""The optimiser's state by parameter name: what a checkpoint holds, and what a kept optimiser carries over."""
+"""The optimiser's state by parameter name: what a checkpoint holds and a kept optimiser carries over."""
 
 from __future__ import annotations
 

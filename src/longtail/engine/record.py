@@ -136,8 +136,8 @@ class Record:
         where = f"stage {self.stage.name}, at or before step {self.step}"
         raise NumericsError(
             f"the loss or a gradient is not finite: {where}; batch at that step: samples "
-            f"{positions[:8]}{'...' if len(positions) > 8 else ''} of classes {classes[:5]}; nothing was updated. "
-            f"Lower the learning rate or set stages.{self.number}.gradient_clip"
+            f"{positions[:8]}{'...' if len(positions) > 8 else ''} of classes {classes[:5]}; nothing was "
+            f"updated. Lower the learning rate or set stages.{self.number}.gradient_clip"
         )
 
     def _pause_or_stop(self) -> None:

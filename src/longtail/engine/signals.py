@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -25,7 +25,7 @@ class Stop:
 
 
 @contextmanager
-def watch() -> Iterator[Stop]:
+def watch() -> Generator[Stop]:
     """Handles both signals while a run is in progress and puts the old handlers back afterwards."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():

@@ -34,7 +34,7 @@ class Step:
         self.trouble = torch.zeros((), device=world.device)
         self.optimizer = optimizer
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        optimizer.found_inf = self.trouble  # read by the fused kernel: an update is skipped unless it is 0
+        optimizer.found_inf = self.trouble  # pyright: ignore[reportAttributeAccessIssue]  read by the fused kernel: an update is skipped unless it is 0
         self.needs: tuple[str, ...] = getattr(loss, "needs", ())
 
     def prepare(self, lr: float, key: Key) -> None:
@@ -47,7 +47,7 @@ class Step:
         self.noise.manual_seed(key.fold(self.world.rank).integer())
 
     def __call__(self, mixture: Mixture, share: float, progress: float) -> Tensor:
-        """Updates the model and returns the detached loss. `share` weighs this process's mean (1 when alone)."""
+        """Updates the model; the detached loss. `share` weighs this process's mean (1 when alone)."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.forward(mixture, progress)
         (loss * share).backward()
@@ -65,11 +65,9 @@ class Step:
 
     def update(self, loss: Tensor) -> None:
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        norms = torch.stack(torch._foreach_norm(gradients))  # one fused pass over all of them
-        size = torch.linalg.vector_norm(norms)
+        size = nn.utils.get_total_norm(gradients)
         broken = ~(torch.isfinite(size) & torch.isfinite(loss.detach()))
         torch.maximum(self.trouble, broken.float(), out=self.trouble)
         if self.stage.gradient_clip is not None:
-            scale = (self.stage.gradient_clip / (size + 1e-6)).clamp(max=1.0)
-            torch._foreach_mul_(gradients, scale)
+            nn.utils.clip_grads_with_norm_(self.parameters, self.stage.gradient_clip, size)
         self.optimizer.step()

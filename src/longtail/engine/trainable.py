@@ -7,27 +7,30 @@ statistics that do not move. A stage names both, `trains` and `batchnorm`, and b
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm as AnyBatchNorm  # the public classes' common parent
 
 from longtail import heads
 from longtail.errors import UsageError
 from longtail.keys import Key
 from longtail.recipe import Part, Stage
 
+BATCHNORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
 
 def reshape_head(model: nn.Module, stage: Stage, key: Key) -> None:
     """Gives the model the head that the stage asks for: kept, restarted, scaled (LWS) or aligned (DisAlign)."""
+    head = cast(nn.Module, model.head)
     match stage.head:
         case "kept":
             return
         case "restarted":
-            restart(model.head, key)
+            restart(head, key)
         case "scaled":
-            model.head = heads.Scaled(model.head)
+            model.head = heads.Scaled(head)
         case "aligned":
-            model.head = heads.Aligned(model.head, model.backbone.num_features)
+            model.head = heads.Aligned(head, cast(int, cast(nn.Module, model.backbone).num_features))
 
 
 def restart(head: nn.Module, key: Key) -> None:
@@ -64,7 +67,7 @@ def set_modes(model: nn.Module, stage: Stage) -> None:
     model.train()
     if stage.batchnorm == "frozen":
         for module in model.modules():
-            if isinstance(module, AnyBatchNorm):
+            if isinstance(module, BATCHNORMS):
                 module.eval()
 
 

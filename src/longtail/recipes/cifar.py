@@ -46,7 +46,7 @@ def gcl(
 def ce(
     classes: Classes = 100, ratio: float = 100, mixup: bool = True, seed: int = 0, epochs: int = 200
 ) -> Recipe:
-    """The row CE: one stage, a linear head. Whether the paper's row has mixup is unstated (spec P36): run both."""
+    """The row CE: one stage, a linear head. Whether the paper has mixup is unstated (spec P36): run both."""
     return Recipe(
         name="cifar.ce",
         data=data(classes, ratio),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longtail.recipe import Backbone, Form, LargeImages, Listing, Recipe
+from longtail.recipe import Backbone, Form, Listing, Recipe
 from longtail.recipes import large
 
 
@@ -15,7 +15,7 @@ def gcl(
         form=form,
         seed=seed,
         data=Listing(root=root, train="ImageNet_LT_train.txt", test="ImageNet_LT_test.txt"),
-        images=LargeImages(**large.IMAGENET),
+        images=large.IMAGENET,
         backbone=Backbone(name="resnet50"),
         epochs=epochs,
         drops=((epochs * 120 // 200, 0.1), (epochs * 160 // 200, 0.01)),

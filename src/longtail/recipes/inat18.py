@@ -1,8 +1,8 @@
-"""iNaturalist 2018 with ResNet-50 (spec E4, F4). No training script was released: the constants are inferred."""
+"""iNaturalist 2018 with ResNet-50 (spec E4, F4). No training script was released: constants are inferred."""
 
 from __future__ import annotations
 
-from longtail.recipe import Backbone, Form, LargeImages, Listing, Recipe
+from longtail.recipe import Backbone, Form, Listing, Recipe
 from longtail.recipes import large
 
 
@@ -15,7 +15,7 @@ def gcl(
         form=form,
         seed=seed,
         data=Listing(root=root, train="iNaturalist18_train.txt", test="iNaturalist18_val.txt"),
-        images=LargeImages(**large.INAT),
+        images=large.INAT,
         backbone=Backbone(name="resnet50"),
         epochs=epochs,
         drops=((epochs * 120 // 200, 0.1), (epochs * 160 // 200, 0.01)),

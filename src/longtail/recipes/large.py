@@ -17,8 +17,8 @@ from longtail.recipe import (
 )
 from longtail.recipes import stages
 
-IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-INAT = {"mean": (0.466, 0.471, 0.380), "std": (0.195, 0.194, 0.192)}
+IMAGENET = LargeImages(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+INAT = LargeImages(mean=(0.466, 0.471, 0.380), std=(0.195, 0.194, 0.192))
 
 
 def two_stage(  # noqa: PLR0913  (each argument is a constant that differs between the three)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longtail.recipe import Backbone, Form, LargeImages, Listing, Recipe
+from longtail.recipe import Backbone, Form, Listing, Recipe
 from longtail.recipes import large
 
 
@@ -25,7 +25,7 @@ def gcl(
         form=form,
         seed=seed,
         data=Listing(root=root, train="Places_LT_train.txt", test="Places_LT_test.txt"),
-        images=LargeImages(**large.IMAGENET),
+        images=large.IMAGENET,
         backbone=Backbone(name="places_resnet152", weights=weights),
         epochs=epochs,
         drops=((epochs * 60 // 90, 0.1), (epochs * 80 // 90, 0.01)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from longtail.recipe import (
     GCL,
     SGD,
+    Boundary,
     Cosine,
     Form,
     Loss,
@@ -23,7 +24,7 @@ CODE = "released code"
 
 
 def drops(epochs: int, factors: tuple[float, float] = (0.1, 0.01)) -> tuple[tuple[int, float], ...]:
-    """The two drops of the 200-epoch schedule (after 160 and 180), at the same fractions of another length."""
+    """The two drops of the 200-epoch schedule, after 160 and 180, at the same fractions of another length."""
     return (max(1, epochs * 160 // 200), factors[0]), (max(2, epochs * 180 // 200), factors[1])
 
 
@@ -100,7 +101,7 @@ def gcl_second(form: Form, *, strength: float = 0.5, scale: float = 20.0) -> GCL
     )
 
 
-def _boundary(form: Form):
+def _boundary(form: Form) -> Boundary:
     return "easy" if form == "angular" else "clip"  # the only released angular recipe is the easy one
 
 
