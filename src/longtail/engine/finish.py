@@ -12,7 +12,7 @@ from longtail import build
 from longtail.data.images import resident
 from longtail.data.splits import Dataset, Split
 from longtail.engine.distributed import World
-from longtail.engine.evaluate import logits
+from longtail.engine.evaluate import exact, logits
 from longtail.engine.feed import evaluation_batches
 from longtail.engine.record import Record
 from longtail.keys import Key
@@ -37,14 +37,22 @@ def _write(alone: World, recipe: Recipe, data: Dataset, model: nn.Module, record
         "model.json", {"names": list(data.names), "recipe": recipe_digest(recipe), "stage": stage.name}
     )
     loss = build.loss(stage.loss, data.counts).to(alone.device)
-    scores = [s.cpu() for s, _ in logits(alone, recipe, model, loss, evaluation_batches(alone, recipe, data))]
+    scores = [
+        s.cpu() for s, _ in logits(alone, exact(recipe), model, loss, evaluation_batches(alone, recipe, data))
+    ]
     split = data.held_out if recipe.evaluation.split == "held_out" and data.held_out else data.test
     folder.write_tensors(
-        "predictions.safetensors", {"logits": torch.cat(scores).half(), "labels": split.targets}
+        "predictions.safetensors", {"logits": halved(torch.cat(scores)), "labels": split.targets}
     )
     folder.write_tensors("samples.safetensors", thumbnails(split, Key(recipe.seed).fold("thumbnails")))
     folder.write("final.json", summary(folder, recipe, record))
     folder.seal()
+
+
+def halved(scores: Tensor) -> Tensor:
+    """float16, and what is too large for it at its end: an infinity would be no file of a run."""
+    largest = torch.finfo(torch.float16).max
+    return scores.clamp(-largest, largest).half()
 
 
 def thumbnails(split: Split, key: Key) -> dict[str, Tensor]:

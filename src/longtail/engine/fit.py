@@ -10,7 +10,7 @@ from longtail import build
 from longtail.data.splits import Dataset
 from longtail.engine import environment, schedule, trainable
 from longtail.engine.distributed import World, world
-from longtail.engine.evaluate import evaluate
+from longtail.engine.evaluate import evaluate, exact
 from longtail.engine.feed import Feed
 from longtail.engine.finish import finish
 from longtail.engine.graphs import captured
@@ -60,10 +60,10 @@ def fit(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Re
         loss = build.loss(stage.loss, data.counts).to(here.device)
         optimizer = build.optimizer(stage.optimizer, trainable.groups(model, stage), here.device)
         steps = feed.steps(stage)
-        begin = record.restore(number, stage, optimizer, steps)
+        begin, epochs_done = record.restore(number, stage, optimizer, steps)
         net = environment.compiled(recipe, here.wrap(model))
         update = captured(Step(here, recipe, stage, net, loss, optimizer))
-        for epoch in range(begin // steps, stage.epochs):
+        for epoch in range(epochs_done, stage.epochs):
             trainable.set_modes(model, stage)
             for step, mixture, batch, share in feed.epoch(
                 stage, key, epoch, start=max(0, begin - epoch * steps)
@@ -75,8 +75,9 @@ def fit(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Re
                 value = update(mixture, share, progress=step / (steps * stage.epochs))
                 record.stepped(step + 1, lr, value, batch, update.trouble)
             if due(recipe, stage, epoch + 1):
+                seen = exact(recipe) if epoch + 1 == stage.epochs else recipe
                 with record.averaged():
-                    measures = evaluate(here, recipe, model, loss, feed.evaluation, data.counts)
+                    measures = evaluate(here, seen, model, loss, feed.evaluation, data.counts)
                 record.evaluated(epoch + 1, recipe.evaluation.split, measures)
             record.epoch_done(epoch + 1)
 

@@ -33,7 +33,7 @@ def retrain(
     recipe = first.recipe()
     new = replace(recipe, name=name or recipe.name, stages=(recipe.stages[0], *stages))
     folder = RunFolder(Path(out))
-    if not (folder.path / "recipe.json").exists():
+    if not (folder.is_finished or checkpoint.steps(folder.checkpoints)):  # new, or interrupted before this
         with folder.held():
             folder.create(new)
             take_over(first, folder, new)

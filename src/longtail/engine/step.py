@@ -49,8 +49,11 @@ class Step:
     def __call__(self, mixture: Mixture, share: float, progress: float) -> Tensor:
         """Updates the model; the detached loss. `share` weighs this process's mean (1 when alone)."""
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.forward(mixture, progress)
-        (loss * share).backward()
+        if len(mixture.images):
+            loss = self.forward(mixture, progress) * share
+        else:
+            loss = self.nothing(mixture.images)
+        loss.backward()
         self.update(loss)
         return loss.detach()
 
@@ -62,6 +65,11 @@ class Step:
             given["norms"] = output.features.float().norm(dim=-1)
         extra = {name: given[name] for name in self.needs}
         return self.loss(output.scores, mixture.target, generator=self.noise, **extra)
+
+    def nothing(self, images: Tensor) -> Tensor:
+        """A process without images in a last, small batch: no gradient, and its part in the sum over all."""
+        output = self.net(images.new_zeros(2, *images.shape[1:]))
+        return (output.scores.sum() + output.features.sum()) * 0.0
 
     def update(self, loss: Tensor) -> None:
         gradients = [p.grad for p in self.parameters if p.grad is not None]

@@ -1,0 +1,47 @@
+"""What a run and its checkpoints say about themselves: plain numbers and names, no clock times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from longtail import counts as profiles
+from longtail.data.splits import Dataset
+from longtail.engine.distributed import World
+from longtail.recipe import Recipe
+from longtail.run.folder import recipe_digest
+
+
+def identity(here: World, recipe: Recipe, data: Dataset) -> dict[str, Any]:
+    """What a checkpoint must agree with before it is used."""
+    return {
+        "recipe": recipe_digest(recipe),
+        "data": data.digest,
+        "names": list(data.names),
+        "world_size": here.size,
+    }
+
+
+def about_data(recipe: Recipe, data: Dataset) -> dict[str, Any]:
+    """data.json: what reports and predictions need to know of data that they do not have."""
+    return {
+        "names": list(data.names),
+        "counts": data.counts.tolist(),
+        "nominal_ratio": data.nominal_ratio,
+        "ratio": profiles.ratio(data.counts),
+        "digest": data.digest,
+        "train_images": len(data.train.targets),
+        "test_images": len(data.test.targets),
+        "notes": list(data.notes),
+        "mean": list(recipe.images.mean),
+        "std": list(recipe.images.std),
+        "size": recipe.images.size,
+    }
+
+
+def stage_ends(recipe: Recipe, images: int) -> list[int]:
+    """The number of steps of the run after each stage, for `images` training images."""
+    ends, total = list[int](), 0
+    for stage in recipe.stages:
+        total += -(-images // stage.batch_size) * stage.epochs
+        ends.append(total)
+    return ends
