@@ -129,7 +129,7 @@ class Record:
             self._log(epoch, lr, loss)
         late = time.monotonic() - self.saved > SAVE_EVERY_SECONDS
         stop, late = self.here.votes([bool(self.stop), late])
-        # Reading the device's flag makes it wait, which a processor does not mind; before saving it must be read.
+        # Reading the flag makes an accelerator wait; before saving it must be read.
         if self.here.device.type == "cpu" or logs_now or step % self.steps == 0 or stop or late:
             self._guard(trouble, batch)
         if stop or late:
