@@ -35,6 +35,18 @@ def model(spec: recipe.Model, num_classes: int, key: Key) -> nn.Module:
             branched = backbones.two_branch(name, generator=generator, weights=weights)
             both = 2 * branched.num_features
             return models.TwoBranch(branched, head(spec.head, both, num_classes, key.fold("head")))
+        case recipe.Deconfounded():
+            backbone = backbones.make(name, generator=generator, weights=weights)
+            less = heads.Deconfounded(
+                _width(backbone),
+                num_classes,
+                parts=spec.parts,
+                damping=spec.damping,
+                momentum=spec.momentum,
+                alpha=spec.alpha,
+                generator=key.fold("head").generator(),
+            )
+            return models.Classifier(backbone, less)
         case _:
             assert_never(spec)
 

@@ -4,6 +4,7 @@ Every head maps features `[..., D]` to scores `[..., C]` and knows its `num_clas
 initial weights a pure function of that generator; without one torch's default generator is used.
 """
 
+from longtail.heads.deconfounded import Deconfounded as Deconfounded
 from longtail.heads.frozen import NearestMean as NearestMean
 from longtail.heads.frozen import tau_normalize as tau_normalize
 from longtail.heads.trained import Cosine as Cosine
@@ -11,4 +12,4 @@ from longtail.heads.trained import Linear as Linear
 from longtail.heads.wrapping import Aligned as Aligned
 from longtail.heads.wrapping import Scaled as Scaled
 
-__all__ = ["Aligned", "Cosine", "Linear", "NearestMean", "Scaled", "tau_normalize"]
+__all__ = ["Aligned", "Cosine", "Deconfounded", "Linear", "NearestMean", "Scaled", "tau_normalize"]

@@ -1,4 +1,4 @@
-"""Lengths and directions of the rows of a matrix, finite for rows of zeros."""
+"""Lengths and directions of the rows of a matrix, finite for rows of zeros; and how new rows are drawn."""
 
 from __future__ import annotations
 
@@ -20,3 +20,9 @@ def lengths(rows: Tensor) -> Tensor:
     """The length of each row, 1 for a row of zeros: dividing by it keeps value and gradient finite."""
     length = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
     return torch.where(length > 1e-12, length, torch.ones_like(length))
+
+
+def drawn(shape: torch.Size, bound: float, generator: torch.Generator | None) -> Tensor:
+    """uniform(-bound, bound), drawn where the generator lives: a head gets the same on every device."""
+    device = "cpu" if generator is None else generator.device
+    return torch.empty(shape, device=device, dtype=torch.float32).uniform_(-bound, bound, generator=generator)

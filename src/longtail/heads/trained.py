@@ -30,9 +30,9 @@ class Linear(nn.Module):
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw weight and bias anew."""
         bound = self.num_features**-0.5
-        self.weight.copy_(_drawn(self.weight.shape, bound, generator))
+        self.weight.copy_(rows.drawn(self.weight.shape, bound, generator))
         if self.bias is not None:
-            self.bias.copy_(_drawn(self.bias.shape, bound, generator))
+            self.bias.copy_(rows.drawn(self.bias.shape, bound, generator))
 
     def forward(self, features: Tensor) -> Tensor:
         return functional.linear(features, self.weight, self.bias)
@@ -60,18 +60,12 @@ class Cosine(nn.Module):
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw the anchors anew: uniform(-1, 1), then rescaled to length one."""
-        self.weight.copy_(rows.unit(_drawn(self.weight.shape, 1.0, generator)))
+        self.weight.copy_(rows.unit(rows.drawn(self.weight.shape, 1.0, generator)))
 
     def forward(self, features: Tensor) -> Tensor:
         with torch.autocast(features.device.type, enabled=False):
             cosine = functional.linear(rows.unit(rows.wide(features)), rows.unit(rows.wide(self.weight)))
             return cosine.clamp(-1.0, 1.0)  # rounding may leave 1.0000001
-
-
-def _drawn(shape: torch.Size, bound: float, generator: torch.Generator | None) -> Tensor:
-    """uniform(-bound, bound), drawn where the generator lives: a head gets the same on every device."""
-    device = "cpu" if generator is None else generator.device
-    return torch.empty(shape, device=device, dtype=torch.float32).uniform_(-bound, bound, generator=generator)
 
 
 def _sized(num_features: int, num_classes: int) -> tuple[int, int]:
