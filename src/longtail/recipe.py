@@ -92,6 +92,15 @@ class FeatureBalanced:
     strength: NonNegative = 60.0
 
 
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class LADE:
+    """Balanced softmax, and a bound on how far each class's logits drift from a balanced test set."""
+
+    kind: Literal["lade"] = "lade"
+    strength: NonNegative = 0.1  # of the bound, beside the cross-entropy
+    regularization: NonNegative = 0.1  # of the squared normaliser inside the bound
+
+
 Form = Literal["euclidean", "angular", "unified"]
 CloudName = Literal["log", "power", "cosine", "none"]
 Boundary = Literal["clip", "none", "easy", "released", "arcface"]
@@ -127,6 +136,7 @@ Loss = Annotated[
     | BalancedSoftmax
     | LabelAwareSmoothing
     | FeatureBalanced
+    | LADE
     | GCL,
     Field(discriminator="kind"),
 ]
@@ -300,7 +310,19 @@ class TwoBranch:
     head: Literal["linear", "cosine"] = "linear"
 
 
-Model = Annotated[Classifier | Experts | TwoBranch, Field(discriminator="kind")]
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Deconfounded:
+    """De-confound-TDE's network: cosine-like heads on parts of the features; at test time a direction less."""
+
+    kind: Literal["deconfounded"] = "deconfounded"
+    backbone: Backbone = Backbone()
+    parts: Count = 2
+    damping: NonNegative = 1 / 32  # added to each anchor's length
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9  # of the running direction
+    alpha: NonNegative = 1.0  # how much of that direction is taken away at test time
+
+
+Model = Annotated[Classifier | Experts | TwoBranch | Deconfounded, Field(discriminator="kind")]
 
 # ----------------------------------------------------------------------------------------------- the data
 

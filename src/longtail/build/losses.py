@@ -35,6 +35,8 @@ def loss(spec: recipe.Loss, counts: Tensor) -> nn.Module:
             return losses.LabelAwareSmoothing(counts, spec.head, spec.tail, spec.shape)
         case recipe.FeatureBalanced():
             return losses.FeatureBalanced(counts, spec.strength)
+        case recipe.LADE():
+            return losses.LADE(counts, spec.strength, spec.regularization)
         case recipe.GCL():
             chosen = asdict(spec)
             del chosen["kind"]

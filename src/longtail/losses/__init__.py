@@ -14,6 +14,7 @@ from longtail.losses.adjusted import LogitAdjusted as LogitAdjusted
 from longtail.losses.focal import ClassBalanced as ClassBalanced
 from longtail.losses.focal import Focal as Focal
 from longtail.losses.gcl import GCL as GCL
+from longtail.losses.lade import LADE as LADE
 from longtail.losses.margin import LDAM as LDAM
 from longtail.losses.margin import ArcFace as ArcFace
 from longtail.losses.margin import CosFace as CosFace
@@ -24,6 +25,7 @@ from longtail.losses.targets import Target as Target
 
 __all__ = [
     "GCL",
+    "LADE",
     "LDAM",
     "ArcFace",
     "BalancedSoftmax",

@@ -125,6 +125,25 @@ def feature_balanced(
     return logits_BC - (progress**2 * strength) * size_C / (norms_B[:, None] + 1e-12)
 
 
+def lade(
+    logits_BC: Tensor, index_B: Tensor, kept_B: Tensor, log_prior_C: Tensor, regularization: float
+) -> Tensor:
+    """`-sum_c pi_c (mean of z_c over class c - S_c - k S_c^2)`, a share for each sample (Hong et al. 2021).
+
+    `S_c = log mean_i exp(z_c(i) - log pi_c - log C)` over the kept samples. The mean of the shares over the
+    kept samples is the bound; a class without samples has the mean 0.
+    """
+    classes, prior_C = logits_BC.shape[1], log_prior_C.exp()
+    own_BC = (index_B[:, None] == torch.arange(classes, device=index_B.device)) & kept_B[:, None]
+    kept_B = kept_B | ~kept_B.any()  # of no samples at all nobody asks for the share, but it has to be finite
+    number = kept_B.sum()
+    weight_BC = own_BC * (prior_C * number / own_BC.sum(0).clamp_min(1))
+    spread_BC = (logits_BC - log_prior_C - math.log(classes)).masked_fill(~kept_B[:, None], -torch.inf)
+    normalizer_C = torch.logsumexp(spread_BC, 0) - number.to(logits_BC.dtype).log()
+    same = (prior_C * (normalizer_C + regularization * normalizer_C**2)).sum()
+    return same - (weight_BC * logits_BC).sum(1)
+
+
 def smoothing(counts_C: Tensor, head: float, tail: float, shape: Shape) -> Tensor:
     """How much of its probability a class gives to all: `head` for the most frequent, `tail` for the rarest.
 
