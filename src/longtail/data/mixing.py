@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple, assert_never
+from typing import Any, Literal, NamedTuple, assert_never
 
 import numpy as np
 import torch
@@ -22,11 +22,23 @@ Kind = Literal["mixup", "cutmix", "remix", "manifold"]
 
 
 class Mixture(NamedTuple):
-    """What goes into the model and the loss. `hidden`, when given, is applied to hidden maps by the model."""
+    """What goes into the model and the loss.
+
+    `hidden`, when given, is applied to hidden maps by the model. `second` are the images of a pair's second
+    batch; the target is then a `Mixed` of both batches' classes, and the model is given its weight too.
+    """
 
     images: Tensor
     target: Tensor | Mixed
     hidden: Callable[[Tensor], Tensor] | None = None
+    second: Tensor | None = None
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """What the model is called with."""
+        if self.second is not None and isinstance(self.target, Mixed):
+            return self.images, self.second, self.target.weight
+        return (self.images, self.hidden) if self.hidden else (self.images,)
 
 
 @dataclass(frozen=True, eq=False)

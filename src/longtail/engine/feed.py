@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 
+import torch
 from torch import Tensor
 
 from longtail.build.training import batches
@@ -12,10 +14,14 @@ from longtail.data.batches import Batch, Resident
 from longtail.data.mixing import Mixture
 from longtail.data.splits import Dataset
 from longtail.data.streaming import Streamed
+from longtail.engine import schedule
 from longtail.engine.distributed import World
 from longtail.errors import UsageError
 from longtail.keys import Key
-from longtail.recipe import Recipe, Remix, Sampling, Stage
+from longtail.losses import Mixed
+from longtail.recipe import ManifoldMixup, Recipe, Remix, Sampling, Stage, TwoBranch
+
+TAKE_PAIRS = (TwoBranch,)  # models called with (images, second, weight) where a stage names two samplings
 
 
 class Feed:
@@ -33,6 +39,7 @@ class Feed:
                 f"stage {stage.name}: batch_size {stage.batch_size} is not divisible by "
                 f"{self.world.size} processes; choose another"
             )
+        self._check_pairs(stage)
         return -(-len(self.data.train.targets) // stage.batch_size)
 
     def epoch(
@@ -40,12 +47,27 @@ class Feed:
     ) -> Iterator[tuple[int, Mixture, Batch, float]]:
         """(step of the stage, what goes into the model, the raw batch, this process's share of the mean)."""
         first = self._stream(stage, stage.sampling, key.fold("first"), epoch, start)
+        second: Iterator[Batch | None] = repeat(None)
+        if stage.paired is not None:
+            second = self._stream(stage, stage.paired, key.fold("second"), epoch, start)
+        weight = torch.tensor(schedule.first_weight(epoch, stage.epochs), device=self.world.device)
         total, steps = len(self.data.train.targets), self.steps(stage)
         plan = self._plan(stage, key.fold("mixing", epoch), steps)
-        for number, batch in enumerate(first, start):
+        for number, (batch, other) in enumerate(zip(first, second), start):
             size = min(stage.batch_size, total - number * stage.batch_size)
             share = len(batch.target) * self.world.size / size
-            yield epoch * steps + number, self._mix(stage, plan, batch, number), batch, share
+            mixture = self._mix(stage, plan, batch, number) if other is None else pair(batch, other, weight)
+            yield epoch * steps + number, mixture, batch, share
+
+    def _check_pairs(self, stage: Stage) -> None:
+        takes_pairs = isinstance(self.recipe.model, TAKE_PAIRS)
+        if stage.paired is not None and (stage.mixing is not None or not takes_pairs):
+            raise UsageError(
+                f"stage {stage.name}: paired needs a model of two branches and no mixing; "
+                "set stages.N.paired or stages.N.mixing to null"
+            )
+        if takes_pairs and isinstance(stage.mixing, ManifoldMixup):
+            raise UsageError(f"stage {stage.name}: manifold mixup needs a model of one branch; use mixup")
 
     def order(self, rule: Sampling, key: Key, epoch: int, epochs: int) -> Tensor:
         return sampling.indices(
@@ -91,6 +113,11 @@ class Feed:
                 batch.images, batch.target, plan, step, counts=self.counts, kappa=rule.kappa, tau=rule.tau
             )
         return mixing.mix(batch.images, batch.target, plan, step)
+
+
+def pair(first: Batch, second: Batch, weight: Tensor) -> Mixture:
+    """Two batches as one step's input: the loss of a `Mixed` weighs the first's classes with `weight`."""
+    return Mixture(first.images, Mixed(first.target, second.target, weight), second=second.images)
 
 
 def evaluation_batches(world: World, recipe: Recipe, data: Dataset) -> Resident | Streamed:

@@ -68,13 +68,13 @@ def captured(step: Step) -> Step | Graphed:
 
 def tensors(mixture: Mixture) -> list[Tensor]:
     """The tensors of a batch, in a fixed order."""
-    target = mixture.target
+    target, second = mixture.target, [] if mixture.second is None else [mixture.second]
     if isinstance(target, Mixed):
-        return [mixture.images, target.first, target.second, torch.as_tensor(target.weight)]
+        return [mixture.images, target.first, target.second, torch.as_tensor(target.weight), *second]
     return [mixture.images, target]
 
 
 def rebuilt(mixture: Mixture, held: list[Tensor]) -> Mixture:
     if isinstance(mixture.target, Mixed):
-        return Mixture(held[0], Mixed(held[1], held[2], held[3]), None)
+        return Mixture(held[0], Mixed(held[1], held[2], held[3]), None, *held[4:])
     return Mixture(held[0], held[1], None)

@@ -22,6 +22,14 @@ def factor(schedule: Schedule, step: int, *, steps: int, epochs: int) -> float:
             assert_never(schedule)
 
 
+def first_weight(epoch: int, epochs: int) -> float:
+    """How much of the loss a pair's first batch has: 1 in the first epoch (0-based), then less and less.
+
+    `1 - (epoch / epochs)^2`: BBN's alpha, and hybrid contrastive learning's curriculum (spec B1, B2).
+    """
+    return 1 - (epoch / epochs) ** 2
+
+
 def _multistep(schedule: MultiStep, epoch: int) -> float:
     if epoch < schedule.warmup:
         return (epoch + 1) / schedule.warmup

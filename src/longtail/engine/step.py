@@ -59,7 +59,7 @@ class Step:
 
     def forward(self, mixture: Mixture, progress: float) -> Tensor:
         with torch.autocast(self.world.device.type, dtype=self.precision, enabled=self.precision is not None):
-            output = self.net(mixture.images, mixture.hidden) if mixture.hidden else self.net(mixture.images)
+            output = self.net(*mixture.inputs)
         given = {"progress": progress, "features": output.features}
         if "norms" in self.needs:
             given["norms"] = output.features.float().norm(dim=-1)

@@ -20,7 +20,7 @@ BATCHNORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def reshape_head(model: nn.Module, stage: Stage, key: Key) -> None:
-    """Gives the model the head that the stage asks for: kept, restarted, scaled (LWS) or aligned (DisAlign)."""
+    """Gives the model the stage's head: kept, restarted, scaled (LWS) or aligned (DisAlign)."""
     head = cast(nn.Module, model.head)
     match stage.head:
         case "kept":
@@ -30,14 +30,16 @@ def reshape_head(model: nn.Module, stage: Stage, key: Key) -> None:
         case "scaled":
             model.head = heads.Scaled(head)
         case "aligned":
-            model.head = heads.Aligned(head, cast(int, cast(nn.Module, model.backbone).num_features))
+            # a head over two branches sees more features than the backbone of each has
+            width = getattr(head, "num_features", cast(nn.Module, model.backbone).num_features)
+            model.head = heads.Aligned(head, cast(int, width))
 
 
 def restart(head: nn.Module, key: Key) -> None:
     """Draws the head's weights anew, from the key alone."""
     generator = key.fold("head").generator()
     for module in head.modules():
-        if isinstance(module, heads.Linear | heads.Cosine):
+        if isinstance(module, heads.Linear | heads.Cosine | heads.Deconfounded):
             module.reset_parameters(generator)
 
 
