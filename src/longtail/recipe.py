@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.dataclasses import dataclass
 
 # Every spec: frozen, keyword-only, unknown fields refused, values checked on construction and on replace().
@@ -40,6 +40,15 @@ class ClassBalanced:
     kind: Literal["class_balanced"] = "class_balanced"
     beta: Fraction = 0.9999
     gamma: NonNegative = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Reweighted:
+    """Cross-entropy with class weights pi^-rho (DisAlign)."""
+
+    kind: Literal["reweighted"] = "reweighted"
+    rho: NonNegative = 1.2
+    scale: Positive = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -132,6 +141,7 @@ Loss = Annotated[
     | CosFace
     | ArcFace
     | LDAM
+    | Reweighted
     | LogitAdjusted
     | BalancedSoftmax
     | LabelAwareSmoothing
@@ -255,14 +265,15 @@ class Stage:
 
     name: Annotated[str, Field(min_length=1, pattern=r"^[a-z0-9_]+$")]
     loss: Loss
-    epochs: Count
+    posthoc: PostHoc | None = None  # the stage changes the head by this and trains nothing: epochs=0
+    epochs: Annotated[int, Field(ge=0)]
     batch_size: Count = 64
     sampling: Sampling = Sampling()
     paired: Sampling | None = None  # a second stream: batches arrive as a pair (BBN, hybrid contrastive)
     mixing: Mixing | None = None
     trains: tuple[Part, ...] = ("backbone", "head")
     batchnorm: Literal["adapting", "frozen"] = "adapting"
-    head: Literal["kept", "restarted", "scaled", "aligned"] = "kept"
+    head: Literal["kept", "restarted", "linear", "scaled", "aligned"] = "kept"
     optimizer: SGD = SGD()
     schedule: Schedule = MultiStep()
     optimizer_state: Literal["restarted", "kept"] = "restarted"
@@ -277,6 +288,35 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Backbone:
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TauNorm:
+    """w_j / |w_j|^tau without a bias; tau is chosen on held-out images, by the mean recall of their classes."""
+
+    kind: Literal["tau_norm"] = "tau_norm"
+    taus: Annotated[tuple[NonNegative, ...], Field(min_length=1)] = tuple(step / 10 for step in range(21))
+    source: Literal["linear", "raw_anchors"] = "linear"  # raw_anchors: of a cosine head, by their stored lengths
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class NearestMean:
+    """The nearest mean of the training features: raw, at unit length, or centred and at unit length."""
+
+    kind: Literal["nearest_mean"] = "nearest_mean"
+    features: Literal["un", "l2n", "cl2n"] = "cl2n"
+    distance: Literal["euclidean", "cosine"] = "euclidean"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class LogitAdjust:
+    """The clean logits minus tau * log pi."""
+
+    kind: Literal["logit_adjust"] = "logit_adjust"
+    tau: NonNegative = 1.0
+
+
+PostHoc = Annotated[TauNorm | NearestMean | LogitAdjust, Field(discriminator="kind")]
+
+
     """resnet8/20/32/44/56 (CIFAR), resnet18/34/50/101/152, resnext50, places_resnet152, or timm:NAME."""
 
     name: str = "resnet32"
@@ -299,6 +339,13 @@ class Experts:
     head: Literal["linear", "cosine"] = "cosine"
     count: Count = 3
     reduced: bool = False
+    @field_validator("epochs")
+    @classmethod
+    def _trains_or_transforms(cls, epochs: int, info: ValidationInfo) -> int:
+        if (epochs == 0) != (info.data.get("posthoc") is not None):
+            raise ValueError("a stage trains at least one epoch, or has posthoc and none")
+        return epochs
+
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

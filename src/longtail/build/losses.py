@@ -20,6 +20,8 @@ def loss(spec: recipe.Loss, counts: Tensor) -> nn.Module:
             return losses.Focal(spec.gamma)
         case recipe.ClassBalanced():
             return losses.ClassBalanced(counts, beta=spec.beta, gamma=spec.gamma)
+        case recipe.Reweighted():
+            return losses.Reweighted(counts, spec.rho, spec.scale)
         case recipe.CosFace():
             return losses.CosFace(spec.scale, spec.margin)
         case recipe.ArcFace():

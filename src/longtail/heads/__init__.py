@@ -11,5 +11,6 @@ from longtail.heads.trained import Cosine as Cosine
 from longtail.heads.trained import Linear as Linear
 from longtail.heads.wrapping import Aligned as Aligned
 from longtail.heads.wrapping import Scaled as Scaled
+from longtail.heads.wrapping import Shifted as Shifted
 
-__all__ = ["Aligned", "Cosine", "Deconfounded", "Linear", "NearestMean", "Scaled", "tau_normalize"]
+__all__ = ["Aligned", "Cosine", "Deconfounded", "Linear", "NearestMean", "Scaled", "Shifted", "tau_normalize"]

@@ -1,4 +1,4 @@
-"""Heads around a frozen head: learned scales (LWS) and alignment (DisAlign)."""
+"""Heads around a frozen head: learned scales (LWS), alignment (DisAlign), shifts (post-hoc adjustment)."""
 
 from __future__ import annotations
 
@@ -46,6 +46,28 @@ class Aligned(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         confidence = functional.linear(features, self.confidence_weight, self.confidence_bias).sigmoid()
         return (1 + confidence * self.magnitude) * self.head(features) + confidence * self.margin
+
+
+class Shifted(nn.Module):
+    """The scores of another head minus `shift` `[C]`, which nothing trains and which is saved with the weights.
+
+    Example:
+        >>> from longtail.heads import Linear
+        >>> head = Shifted(Linear(4, 2))
+        >>> bool(head(torch.ones(1, 4)).equal(head.head(torch.ones(1, 4))))
+        True
+    """
+
+    shift: Tensor
+
+    def __init__(self, head: nn.Module):
+        super().__init__()
+        self.head = head
+        self.num_classes = _classes_of(head, "Shifted")
+        self.register_buffer("shift", torch.zeros(self.num_classes))
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.head(features) - self.shift
 
 
 def _classes_of(head: nn.Module, name: str) -> int:

@@ -20,6 +20,7 @@ from longtail.losses.margin import ArcFace as ArcFace
 from longtail.losses.margin import CosFace as CosFace
 from longtail.losses.smoothing import LabelAwareSmoothing as LabelAwareSmoothing
 from longtail.losses.softmax import CrossEntropy as CrossEntropy
+from longtail.losses.reweighted import Reweighted as Reweighted
 from longtail.losses.targets import Mixed as Mixed
 from longtail.losses.targets import Target as Target
 
@@ -39,3 +40,5 @@ __all__ = [
     "Mixed",
     "Target",
 ]
+    "PerExpert",
+    "Reweighted",
