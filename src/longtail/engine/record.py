@@ -152,9 +152,9 @@ class Record:
     def _guard(self, trouble: Tensor, batch: Batch) -> None:
         if not self.here.any(bool(trouble.item())):
             return
-        sound = torch.isfinite(batch.images).flatten(1).all(1)
-        positions = batch.positions[~sound] if not sound.all() else batch.positions
-        targets = self.data.train.targets[positions.cpu()].tolist()
+        sound, positions = torch.isfinite(batch.images).flatten(1).all(1).cpu(), batch.positions.cpu()
+        positions = positions if sound.all() else positions[~sound]
+        targets = self.data.train.targets[positions].tolist()
         names = sorted({terminal(self.data.names[target]) for target in targets})
         raise NumericsError(
             f"the loss or a gradient is not finite: stage {self.stage.name}, at or before step {self.step}; "
