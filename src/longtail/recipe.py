@@ -131,25 +131,53 @@ class GCL:
     noise: Literal["independent", "shared"] = "independent"
     sigma: Positive = 1 / 3
     halves: Literal["shared", "independent"] = "shared"
+    reweight: bool = False  # effective-number class weights: a deferred stage
+    beta: Fraction = 0.9999
     zero_count: Literal["error", "clamp"] = "error"
 
 
-Loss = Annotated[
+# Losses of one network: scores [B, C].
+Single = (
     CrossEntropy
     | Focal
     | ClassBalanced
+    | Reweighted
     | CosFace
     | ArcFace
     | LDAM
-    | Reweighted
     | LogitAdjusted
     | BalancedSoftmax
     | LabelAwareSmoothing
     | FeatureBalanced
     | LADE
-    | GCL,
-    Field(discriminator="kind"),
-]
+    | GCL
+)
+Inner = Annotated[Single, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class PerExpert:
+    """Any loss for each of several experts, scores [B, K, C]: their sum or mean."""
+
+    kind: Literal["per_expert"] = "per_expert"
+    base: Inner = CrossEntropy()
+    together: Literal["sum", "mean"] = "sum"
+    noise: Literal["per_expert", "shared"] = "per_expert"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class RIDE:
+    """A loss for each expert, and a term that drives the experts apart (negative) or together."""
+
+    kind: Literal["ride"] = "ride"
+    base: Inner = LDAM()
+    diversity: float = -0.2
+    temperature: Literal["one", "by_count"] = "one"  # by_count: in the deferred stage
+    rho: Fraction = 0.05
+    noise: Literal["per_expert", "shared"] = "per_expert"
+
+
+Loss = Annotated[Single | PerExpert | RIDE, Field(discriminator="kind")]
 
 # ---------------------------------------------------------------------------------- sampling and mixing
 
@@ -260,35 +288,6 @@ class Cached:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class Stage:
-    """Everything that may differ between learning the representation and re-balancing the classifier."""
-
-    name: Annotated[str, Field(min_length=1, pattern=r"^[a-z0-9_]+$")]
-    loss: Loss
-    posthoc: PostHoc | None = None  # the stage changes the head by this and trains nothing: epochs=0
-    epochs: Annotated[int, Field(ge=0)]
-    batch_size: Count = 64
-    sampling: Sampling = Sampling()
-    paired: Sampling | None = None  # a second stream: batches arrive as a pair (BBN, hybrid contrastive)
-    mixing: Mixing | None = None
-    trains: tuple[Part, ...] = ("backbone", "head")
-    batchnorm: Literal["adapting", "frozen"] = "adapting"
-    head: Literal["kept", "restarted", "linear", "scaled", "aligned"] = "kept"
-    optimizer: SGD = SGD()
-    schedule: Schedule = MultiStep()
-    optimizer_state: Literal["restarted", "kept"] = "restarted"
-    head_lr_factor: NonNegative = 1.0
-    gradient_clip: Positive | None = None
-    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
-    cached: Cached | None = None
-
-
-# ---------------------------------------------------------------------------------------------- the model
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class Backbone:
-@dataclass(frozen=True, kw_only=True, config=STRICT)
 class TauNorm:
     """w_j / |w_j|^tau without a bias; tau is chosen on held-out images, by the mean recall of their classes."""
 
@@ -317,6 +316,42 @@ class LogitAdjust:
 PostHoc = Annotated[TauNorm | NearestMean | LogitAdjust, Field(discriminator="kind")]
 
 
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Stage:
+    """Everything that may differ between learning the representation and re-balancing the classifier."""
+
+    name: Annotated[str, Field(min_length=1, pattern=r"^[a-z0-9_]+$")]
+    loss: Loss
+    posthoc: PostHoc | None = None  # the stage changes the head by this and trains nothing: epochs=0
+    epochs: Annotated[int, Field(ge=0)]
+    batch_size: Count = 64
+    sampling: Sampling = Sampling()
+    paired: Sampling | None = None  # a second stream: batches arrive as a pair (BBN, hybrid contrastive)
+    mixing: Mixing | None = None
+    trains: tuple[Part, ...] = ("backbone", "head")
+    batchnorm: Literal["adapting", "frozen"] = "adapting"
+    head: Literal["kept", "restarted", "linear", "scaled", "aligned"] = "kept"
+    optimizer: SGD = SGD()
+    schedule: Schedule = MultiStep()
+    optimizer_state: Literal["restarted", "kept"] = "restarted"
+    head_lr_factor: NonNegative = 1.0
+    gradient_clip: Positive | None = None
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    cached: Cached | None = None
+
+    @field_validator("epochs")
+    @classmethod
+    def _trains_or_transforms(cls, epochs: int, info: ValidationInfo) -> int:
+        if (epochs == 0) != (info.data.get("posthoc") is not None):
+            raise ValueError("a stage trains at least one epoch, or has posthoc and none")
+        return epochs
+
+
+# ---------------------------------------------------------------------------------------------- the model
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Backbone:
     """resnet8/20/32/44/56 (CIFAR), resnet18/34/50/101/152, resnext50, places_resnet152, or timm:NAME."""
 
     name: str = "resnet32"
@@ -339,13 +374,6 @@ class Experts:
     head: Literal["linear", "cosine"] = "cosine"
     count: Count = 3
     reduced: bool = False
-    @field_validator("epochs")
-    @classmethod
-    def _trains_or_transforms(cls, epochs: int, info: ValidationInfo) -> int:
-        if (epochs == 0) != (info.data.get("posthoc") is not None):
-            raise ValueError("a stage trains at least one epoch, or has posthoc and none")
-        return epochs
-
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -11,7 +11,7 @@ from longtail import counts as class_counts
 from longtail import losses, recipe
 
 
-def loss(spec: recipe.Loss, counts: Tensor) -> nn.Module:
+def loss(spec: recipe.Loss, counts: Tensor) -> nn.Module:  # noqa: C901  (one case for each spec)
     """The loss that a recipe names, for the training counts `[C]` (of the split, before any re-sampling)."""
     match spec:
         case recipe.CrossEntropy():
@@ -41,7 +41,19 @@ def loss(spec: recipe.Loss, counts: Tensor) -> nn.Module:
             return losses.LADE(counts, spec.strength, spec.regularization)
         case recipe.GCL():
             chosen = asdict(spec)
-            del chosen["kind"]
-            return losses.GCL(counts, **chosen)
+            del chosen["kind"], chosen["reweight"], chosen["beta"]
+            weights = class_counts.effective_weights(counts, spec.beta) if spec.reweight else None
+            return losses.GCL(counts, weights=weights, **chosen)
+        case recipe.PerExpert():
+            return losses.PerExpert(loss(spec.base, counts), together=spec.together, noise=spec.noise)
+        case recipe.RIDE():
+            return losses.RIDE(
+                loss(spec.base, counts),
+                counts,
+                diversity=spec.diversity,
+                temperature=spec.temperature,
+                rho=spec.rho,
+                noise=spec.noise,
+            )
         case _:
             assert_never(spec)

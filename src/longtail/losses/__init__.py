@@ -11,6 +11,8 @@ from __future__ import annotations
 from longtail.losses.adjusted import BalancedSoftmax as BalancedSoftmax
 from longtail.losses.adjusted import FeatureBalanced as FeatureBalanced
 from longtail.losses.adjusted import LogitAdjusted as LogitAdjusted
+from longtail.losses.experts import RIDE as RIDE
+from longtail.losses.experts import PerExpert as PerExpert
 from longtail.losses.focal import ClassBalanced as ClassBalanced
 from longtail.losses.focal import Focal as Focal
 from longtail.losses.gcl import GCL as GCL
@@ -18,9 +20,9 @@ from longtail.losses.lade import LADE as LADE
 from longtail.losses.margin import LDAM as LDAM
 from longtail.losses.margin import ArcFace as ArcFace
 from longtail.losses.margin import CosFace as CosFace
+from longtail.losses.reweighted import Reweighted as Reweighted
 from longtail.losses.smoothing import LabelAwareSmoothing as LabelAwareSmoothing
 from longtail.losses.softmax import CrossEntropy as CrossEntropy
-from longtail.losses.reweighted import Reweighted as Reweighted
 from longtail.losses.targets import Mixed as Mixed
 from longtail.losses.targets import Target as Target
 
@@ -28,6 +30,7 @@ __all__ = [
     "GCL",
     "LADE",
     "LDAM",
+    "RIDE",
     "ArcFace",
     "BalancedSoftmax",
     "ClassBalanced",
@@ -38,7 +41,7 @@ __all__ = [
     "LabelAwareSmoothing",
     "LogitAdjusted",
     "Mixed",
-    "Target",
-]
     "PerExpert",
     "Reweighted",
+    "Target",
+]
