@@ -24,7 +24,7 @@ from longtail.losses import Mixed
 COUNTS = torch.tensor([5000, 800, 120, 21, 1])
 CLASSES, BATCH = len(COUNTS), 12
 # The numbers that a loss adds to plain cross-entropy; at 0 and equal counts nothing is left of it.
-STRENGTHS = ("gamma", "margin", "tau", "strength", "focal", "head", "tail", "beta")
+STRENGTHS = ("gamma", "margin", "tau", "strength", "focal", "head", "tail", "beta", "diversity")
 
 
 def _specs() -> Iterator[Any]:
@@ -66,10 +66,30 @@ def taken(given: dict[str, Any], chosen: Tensor) -> dict[str, Any]:
     return {name: value[chosen] if isinstance(value, Tensor) else value for name, value in given.items()}
 
 
+def shaped(spec: Any, scores: Tensor, experts: int = 2) -> Tensor:
+    """[B, C] as it is, or [B, experts, C] for a loss of experts: the others see other images' scores."""
+    if not hasattr(spec, "base"):
+        return scores
+    return torch.stack([scores.roll(expert, 0) for expert in range(experts)], 1)
+
+
+def bare(spec: Any) -> Any:
+    """The spec with nothing added to cross-entropy, in the loss of each expert too."""
+    fields: dict[str, Any] = {name: 0.0 for name in STRENGTHS if hasattr(spec, name)}
+    if hasattr(spec, "base"):
+        fields["base"] = bare(spec.base)
+    return type(spec)(**fields)
+
+
 @pytest.fixture
-def scores() -> Tensor:
+def one() -> Tensor:
     source = torch.Generator().manual_seed(1)
     return torch.rand(BATCH, CLASSES, generator=source, dtype=torch.float64) * 1.8 - 0.9
+
+
+@pytest.fixture
+def scores(spec: Any, one: Tensor) -> Tensor:
+    return shaped(spec, one)
 
 
 @pytest.fixture
@@ -92,7 +112,8 @@ def test_loss_and_gradient_are_finite_at_any_cosine_and_any_count(spec, dtype):
     edges = torch.tensor([-1.0, -1 + 1e-8, 0.0, 1 - 1e-8, 1.0000005])
     for counts in (torch.ones(CLASSES).long(), torch.full((CLASSES,), 5000), COUNTS):
         loss = build(spec, counts)
-        mine = torch.stack([edges.roll(k) for k in range(CLASSES)]).to(dtype).requires_grad_()
+        rolled = torch.stack([edges.roll(k) for k in range(CLASSES)]).to(dtype)
+        mine = shaped(spec, rolled).requires_grad_()
         made = loss(mine, torch.arange(CLASSES), **extras(loss, CLASSES))
         made.backward()
         assert made.dtype == torch.float32 and bool(torch.isfinite(made))
@@ -100,8 +121,8 @@ def test_loss_and_gradient_are_finite_at_any_cosine_and_any_count(spec, dtype):
 
 
 @EVERY
-def test_gradients_are_those_of_finite_differences(spec, scores, target):
-    loss = build(spec, COUNTS)
+def test_gradients_are_those_of_finite_differences(spec, one, target):
+    loss, scores = build(spec, COUNTS), shaped(spec, one, experts=1)  # among several one is held still
     given = taken(extras(loss), torch.arange(4))
     assert gradcheck(
         lambda mine: loss(mine, target[:4], **given), scores[:4].requires_grad_(), eps=1e-7, atol=1e-4
@@ -122,7 +143,7 @@ def test_renaming_the_classes_changes_nothing(spec, scores, target):
     loss, renamed = build(spec, COUNTS), build(spec, COUNTS[order])
     given = extras(loss)
     other = {name: value[:, order] if name == "noise" else value for name, value in given.items()}
-    made = renamed(scores[:, order], order.argsort()[target], **other)
+    made = renamed(scores[..., order], order.argsort()[target], **other)
     torch.testing.assert_close(made, loss(scores, target, **given))
 
 
@@ -132,14 +153,13 @@ def test_equal_counts_prefer_no_class(spec, scores, target):
     given = extras(loss)
     given |= {"noise": given["noise"][:, :1]} if "noise" in given else {}  # a draw that names no class
     order = torch.tensor([3, 0, 4, 1, 2])
-    made = loss(scores[:, order], order.argsort()[target], **given)
+    made = loss(scores[..., order], order.argsort()[target], **given)
     torch.testing.assert_close(made, loss(scores, target, **given))
 
 
 @EVERY
-def test_with_nothing_added_it_is_the_cross_entropy_of_its_logits(spec, scores, target):
-    fields = {name: 0.0 for name in STRENGTHS if hasattr(spec, name)}
-    loss = build(type(spec)(**fields), torch.full((CLASSES,), 50))
+def test_with_nothing_added_it_is_the_cross_entropy_of_its_logits(spec, one, target):
+    loss, scores = build(bare(spec), torch.full((CLASSES,), 50)), shaped(spec, one, experts=1)
     made = loss(scores, target, **extras(loss))
     torch.testing.assert_close(made, cross_entropy(loss.logits(scores), target))
 
@@ -200,7 +220,7 @@ def test_autocast_changes_no_more_than_the_cosines(spec, target):
     features, anchors = (torch.randn(n, 16, generator=source) for n in (BATCH, CLASSES))
     loss = build(spec, COUNTS)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        cosine = normalize(features) @ normalize(anchors).T
+        cosine = shaped(spec, normalize(features) @ normalize(anchors).T)
         made = loss(cosine, target, **extras(loss))
     assert cosine.dtype == torch.bfloat16 and made.dtype == torch.float32
     torch.testing.assert_close(made, loss(cosine, target, **extras(loss)))
@@ -268,7 +288,7 @@ def test_what_does_not_fit_is_an_error(spec, scores, target):
         loss(scores[:0], target[:0], **taken(given, torch.arange(0)))
     if "counts" in inspect.signature(type(loss)).parameters:
         with pytest.raises(ValueError, match=f"{CLASSES}"):
-            loss(scores[:, :-1], target.clamp(max=3), **given)
+            loss(scores[..., :-1], target.clamp(max=3), **given)
 
 
 @DEFAULTS
@@ -294,7 +314,7 @@ def test_no_value_is_read_on_an_accelerator(spec):
     loss = build(spec, COUNTS).to("meta")
     given = {k: v.to("meta") if isinstance(v, Tensor) else v for k, v in extras(loss).items()}
     given.pop("noise", None)  # the loss draws its own
-    mine = torch.empty(BATCH, CLASSES, device="meta", requires_grad=True)
+    mine = shaped(spec, torch.empty(BATCH, CLASSES, device="meta")).requires_grad_()
     index = torch.zeros(BATCH, dtype=torch.long, device="meta")
     for asked in (index, Mixed(index, index, 0.3)):
         made = loss(mine, asked, **given)

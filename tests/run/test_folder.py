@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 from types import ModuleType
@@ -260,3 +261,15 @@ def test_the_umask_decides_who_may_read(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_digest_of_a_folder_is_that_of_the_file_so_that_new_fields_do_not_orphan_old_runs(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    with run.held():
+        run.create(gcl())
+    assert run.digest() == recipe_digest(gcl())
+    written = json.loads((run.path / "recipe.json").read_text())
+    del written["log_every"]  # as if a version without this field had written it
+    (run.path / "recipe.json").write_text(json.dumps(written))
+    assert run.recipe() == gcl()
+    assert run.digest() != recipe_digest(gcl())

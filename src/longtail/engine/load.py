@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from longtail import build
 from longtail.engine import environment, trainable
 from longtail.engine.distributed import World, default_device
-from longtail.engine.evaluate import clean, evaluate
+from longtail.engine.evaluate import clean, evaluate, exact
 from longtail.engine.feed import evaluation_batches
 from longtail.errors import ModelFileError
 from longtail.keys import Key
 from longtail.recipe import Recipe
-from longtail.run.folder import RunFolder, recipe_digest
+from longtail.run.folder import RunFolder
 
 
 class Predictor(nn.Module):
@@ -47,7 +47,7 @@ def load(run: str | Path, *, device: str | None = None) -> Predictor:
 def restored(folder: RunFolder, recipe: Recipe, facts: dict[str, Any]) -> tuple[nn.Module, nn.Module]:
     """(model with its final weights, the last stage's loss). Class list and keys must match exactly."""
     about = folder.read("model.json")
-    if about["names"] != facts["names"] or about["recipe"] != recipe_digest(recipe):
+    if about["names"] != facts["names"] or about["recipe"] != folder.digest():
         raise ModelFileError(
             f"{folder.path}: model.json names other classes or another recipe than data.json and "
             "recipe.json; restore the folder from a copy, or train again"
@@ -79,13 +79,13 @@ def evaluate_run(run: str | Path, *, split: str | None = None, device: str | Non
     if list(data.names) != facts["names"] or data.digest != facts["digest"]:
         raise ModelFileError(
             f"{folder.path}: the data found now is not the data of this run (digest "
-            f"{data.digest[:12]} instead of {facts['digest'][:12]}); point data.root at the images it was trained on"
+            f"{data.digest[:12]} instead of {facts['digest'][:12]}); point data.root at its images"
         )
     with environment.steady(here):
         model, loss = restored(folder, recipe, facts)
         environment.placed(model, recipe, here)
         batches = evaluation_batches(here, recipe, data)
-        return evaluate(here, recipe, model, loss.to(here.device), batches, data.counts)
+        return evaluate(here, exact(recipe), model, loss.to(here.device), batches, data.counts)
 
 
 def training_recall(run: str | Path, *, device: str | None = None) -> list[float]:

@@ -182,3 +182,20 @@ def focal_factor(each_B: Tensor, gamma: float) -> Tensor:
     """`(1 - p_y)^gamma` from `-log p_y` (Lin et al. 2017)."""
     # 1 - exp(-x) by expm1 keeps its digits near p = 1; below gamma = 1 the slope at exactly 0 is infinite.
     return (-torch.expm1(-each_B)).clamp_min(torch.finfo(each_B.dtype).tiny) ** gamma
+
+
+# ------------------------------------------------------------------------------- several experts, logits_BKC
+
+
+def ride_temperatures(counts_C: Tensor, rho: float) -> Tensor:
+    """`T_j = v_j / max v` with `v_j = C * pi_j * rho + 1 - rho`; all 1 for rho = 0 (Wang et al. 2021)."""
+    images_C = counts_C.double()
+    value_C = len(images_C) * images_C / images_C.sum() * rho + 1 - rho
+    return value_C / value_C.max()
+
+
+def apart(logits_BKC: Tensor, temperature_C: Tensor) -> Tensor:
+    """`sum_e KL(softmax(mean / T) || softmax(z_e / T))` of every sample; the mean gets no gradient."""
+    mean_B1C = functional.log_softmax(logits_BKC.detach().mean(1, keepdim=True) / temperature_C, -1)
+    each_BKC = functional.log_softmax(logits_BKC / temperature_C, -1)
+    return (mean_B1C.exp() * (mean_B1C - each_BKC)).sum((1, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
@@ -16,7 +17,7 @@ from longtail.losses import functional, targets
 from longtail.losses.arguments import not_negative, one_of, positive
 from longtail.losses.functional import Boundary, Form
 from longtail.losses.fused import Terms, clouded_cross_entropy
-from longtail.losses.perclass import PerClass
+from longtail.losses.perclass import PerClass, checked_weights
 from longtail.losses.softmax import cross_entropy
 from longtail.losses.targets import Half, Mixed, Target
 
@@ -32,7 +33,8 @@ class GCL(nn.Module):
     (euclidean), the angle (angular, up to pi/2) or both (unified). `margin` is for the target class alone: an
     angle in the angular form, a cosine offset in the others. `boundary` says what happens past pi. `focal` is
     the exponent of `(1 - p_y)`, without gradient. Under a `Mixed` target both halves see one draw, or two
-    with `halves="independent"`. In `.eval()` mode this is the cross-entropy of `scale * cosine`.
+    with `halves="independent"`. Class `weights [C]` give PyTorch's weighted
+    mean. In `.eval()` mode this is the cross-entropy of `scale * cosine`.
 
     Example:
         >>> loss = GCL(torch.tensor([500, 50, 5]), form="angular")
@@ -55,6 +57,7 @@ class GCL(nn.Module):
         noise: NoiseLaw = "independent",
         sigma: float = 1 / 3,
         halves: Halves = "shared",
+        weights: Tensor | Sequence[float] | None = None,
         zero_count: ZeroCount = "error",
         ignore_index: int = -100,
     ):
@@ -72,6 +75,7 @@ class GCL(nn.Module):
             margin=not_negative("margin", margin),
             focal=not_negative("focal", focal),
         )
+        self.weights = None if weights is None else PerClass(checked_weights(weights, len(self.cloud)))
         self.noise: NoiseLaw = noise
         self.halves: Halves = halves
         self.sigma, self.ignore_index = positive("sigma", sigma), ignore_index
@@ -95,12 +99,14 @@ class GCL(nn.Module):
         if not self.training:
             return cross_entropy(self.logits(cosine), target, ignore_index=self.ignore_index)
         terms, size = self.terms, self.terms.strength * self.cloud(cosine)
+        weights = None if self.weights is None else self.weights(cosine)
         unless = "a margin" if terms.margin else "a focal term" if terms.focal else None
+        unless = unless if weights is None else "class weights"
         matrix = targets.probabilities(cosine, target, unless=unless)
         if matrix is not None:
             (drawn,) = self._draws(cosine, noise, generator, 1)
             return with_probabilities(self._logits(cosine, size, drawn, None), matrix)
-        halves = targets.halves(cosine, target, ignore_index=self.ignore_index)
+        halves = targets.halves(cosine, target, ignore_index=self.ignore_index, weights=weights)
         twice = isinstance(target, Mixed) and self.halves == "independent"
         draws = self._draws(cosine, noise, generator, 2 if twice else 1)
         if not twice and not terms.margin:  # the logits are the same for both halves
@@ -112,6 +118,12 @@ class GCL(nn.Module):
             for half, drawn in zip(halves, draws if twice else draws * len(halves), strict=True)
         ]
         return parts[0] + parts[1] if len(parts) == 2 else parts[0]
+
+    def draw(self, cosine: Tensor, target: Target, *, generator: Generator | None = None) -> Tensor:
+        """The raw draw of one call, as `noise=` takes it: for several calls that are to see the same."""
+        twice = isinstance(target, Mixed) and self.halves == "independent"
+        drawn = torch.stack(self._draws(cosine, None, generator, 2 if twice else 1))
+        return drawn if twice else drawn[0]
 
     def _draws(
         self, cosine: Tensor, noise: Tensor | None, generator: Generator | None, times: int

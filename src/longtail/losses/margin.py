@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import log_softmax
 
@@ -15,7 +14,7 @@ from longtail import clouds
 from longtail.counts import Counts, ZeroCount
 from longtail.losses import functional, targets
 from longtail.losses.arguments import not_negative, positive
-from longtail.losses.perclass import PerClass
+from longtail.losses.perclass import PerClass, checked_weights
 from longtail.losses.softmax import cross_entropy
 from longtail.losses.targets import Target
 
@@ -119,7 +118,7 @@ class LDAM(nn.Module):
         super().__init__()
         relative = clouds.sizes(counts, "power", power=1 / 4, zero_count=zero_count)
         self.margins = PerClass(functional.ldam_margins(relative, not_negative("margin", margin)))
-        self.weights = None if weights is None else PerClass(_checked_weights(weights, len(relative)))
+        self.weights = None if weights is None else PerClass(checked_weights(weights, len(relative)))
         self.scale, self.ignore_index = positive("scale", scale), ignore_index
 
     def logits(self, scores: Tensor) -> Tensor:
@@ -136,12 +135,3 @@ class LDAM(nn.Module):
 
         weights = None if self.weights is None else self.weights(cosine)
         return _over_halves(logits, cosine, target, self.ignore_index, weights)
-
-
-def _checked_weights(weights: Tensor | Sequence[float], classes: int) -> Tensor:
-    given = torch.as_tensor(weights)
-    if given.shape != (classes,):
-        raise ValueError(f"weights must have shape [{classes}], got {tuple(given.shape)}")
-    if not bool((torch.isfinite(given) & (given >= 0)).all()):
-        raise ValueError("weights must be finite and not negative")
-    return given

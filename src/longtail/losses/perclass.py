@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -34,3 +34,12 @@ class PerClass(nn.Module):
     def forward(self, scores: Tensor) -> Tensor:
         """The vector in the dtype and on the device of the scores."""
         return self.values.to(scores)
+
+
+def checked_weights(weights: Tensor | Sequence[float], classes: int) -> Tensor:
+    given = torch.as_tensor(weights)
+    if given.shape != (classes,):
+        raise ValueError(f"weights must have shape [{classes}], got {tuple(given.shape)}")
+    if not bool((torch.isfinite(given) & (given >= 0)).all()):
+        raise ValueError("weights must be finite and not negative")
+    return given

@@ -148,6 +148,11 @@ class RunFolder:
     def recipe(self) -> Recipe:
         return read_recipe(self.path / RECIPE)
 
+    def digest(self) -> str:
+        """The digest of the recipe as written: fields that a later version adds do not change it."""
+        written = fsio.read_json(self.path / RECIPE, limit=LARGEST_RECIPE, error=UsageError)
+        return hashlib.sha256(canonical.compact(written)).hexdigest()
+
     def write(self, name: str, value: object) -> None:
         """A JSON file, whole or not at all. NaN becomes null."""
         fsio.write_json(self._file(name), value)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 from longtail.errors import LongtailError, ModelFileError
 from longtail.run import canonical, checkpoint, fsio, logs, manifest, tensors
 from longtail.run.escape import shown
-from longtail.run.folder import LARGE, RunFolder, recipe_digest
+from longtail.run.folder import LARGE, RunFolder
 
 
 class Finding(NamedTuple):
@@ -88,7 +88,7 @@ def _identity(run: RunFolder) -> dict[str, Any]:
     """What this run says of itself: its recipe, its classes and its data, as far as they can be read."""
     known: dict[str, Any] = {}
     with contextlib.suppress(LongtailError):  # _files says so
-        known["recipe"] = recipe_digest(run.recipe())
+        known["recipe"] = run.digest()
         data = run.read("data.json") if (run.path / "data.json").exists() else {}
         for name, key in (("names", "names"), ("data", "digest")):
             if isinstance(data, dict) and key in data:
