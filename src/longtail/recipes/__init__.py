@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from longtail.recipes import baselines as baselines
     from longtail.recipes import catalogue as catalogue
     from longtail.recipes import cifar as cifar
     from longtail.recipes import digits as digits
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from longtail.recipes import overrides as overrides
     from longtail.recipes import paper as paper
     from longtail.recipes import places_lt as places_lt
+    from longtail.recipes import ride as ride
 
-FAMILIES = ("cifar", "digits", "folder", "imagenet_lt", "inat18", "places_lt")
+FAMILIES = ("baselines", "cifar", "digits", "folder", "imagenet_lt", "inat18", "places_lt", "ride")
 
 __all__ = [
     "FAMILIES",
+    "baselines",
     "catalogue",
     "cifar",
     "digits",
@@ -34,6 +37,7 @@ __all__ = [
     "overrides",
     "paper",
     "places_lt",
+    "ride",
 ]
 
 
