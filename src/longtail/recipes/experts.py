@@ -1,0 +1,79 @@
+"""The two stages of RIDE (spec B4, F5), for any of its losses and data sets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from longtail.recipe import GCL, LDAM, RIDE, SGD, Mixup, MultiStep, Stage
+
+Noise = Literal["per_expert", "shared"]
+CODE = "RIDE's own code"
+
+
+def trained(  # noqa: PLR0913  (what differs between the data sets)
+    each: LDAM | GCL,
+    *,
+    epochs: int,
+    deferred: int,
+    batch_size: int,
+    optimizer: SGD,
+    drops: tuple[tuple[int, float], ...],
+    diversity: float,
+    rho: float,
+    alpha: float | None,
+    noise: Noise = "per_expert",
+    drw: bool = True,
+) -> tuple[Stage, ...]:
+    """One training: re-weighting is a second stage that keeps momentum and goes on in the schedule."""
+    schedule = MultiStep(warmup=min(5, epochs), drops=drops)
+    first = Stage(
+        name="representation",
+        loss=RIDE(base=each, diversity=diversity, rho=rho, noise=noise),
+        epochs=deferred if drw else epochs,
+        batch_size=batch_size,
+        mixing=None if alpha is None else Mixup(alpha=alpha),
+        optimizer=optimizer,
+        schedule=schedule,
+    )
+    if not drw:
+        return (first,)
+    second = Stage(
+        name="deferred",
+        loss=RIDE(base=_reweighted(each), diversity=diversity, temperature="by_count", rho=rho, noise=noise),
+        epochs=epochs - deferred,
+        batch_size=batch_size,
+        mixing=first.mixing,
+        optimizer=optimizer,
+        schedule=MultiStep(warmup=schedule.warmup, drops=drops, start=deferred),
+        optimizer_state="kept",
+    )
+    return first, second
+
+
+def _reweighted(each: LDAM | GCL) -> LDAM | GCL:
+    return replace(each, reweight=True)
+
+
+def provenance(each: LDAM | GCL, drw: bool) -> dict[str, str]:
+    made = {
+        "stages.0.loss.rho": f"{CODE}: 0.05",
+        "stages.0.epochs": f"{CODE}: re-weighting after 160 of 200" if drw else f"{CODE}: 200",
+        "stages.0.batch_size": f"{CODE}: 128",
+        "stages.0.optimizer.nesterov": f"{CODE}: yes",
+        "stages.0.loss.base.scale": f"{CODE}: 30",
+    }
+    if isinstance(each, GCL):
+        made |= {
+            "stages.0.loss.base.strength": "released code: that of the first stage of GCL",
+            "stages.0.loss.base.halves": "released code: the loss is called twice under mixup",
+            "stages.0.loss.noise": "inferred: unstated; each expert draws its own",
+        }
+    if drw:
+        made["stages.1.loss.temperature"] = f"{CODE}: by count once the loss is re-weighted"
+        made["stages.1.loss.base.reweight"] = (
+            f"{CODE}: effective numbers, beta 0.9999"
+            if isinstance(each, LDAM)
+            else "inferred: only the loss is said to be swapped, so deferred re-weighting stays"
+        )
+    return made
