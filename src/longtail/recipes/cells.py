@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from longtail.recipe import GCL, CloudName, Form, Recipe, Sampling
-from longtail.recipes import cifar
+from longtail.recipes import cifar, ride
 
 FORMS: tuple[Form, ...] = ("euclidean", "angular")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One training. `group` is its place in the order of work; `keeps_model` puts its weights beside the numbers."""
+    """One training. `group` is its place in the order of work; `keeps_model` keeps its weights in results."""
 
     name: str
     group: int
@@ -25,7 +25,15 @@ class Cell:
 
 def cells() -> tuple[Cell, ...]:
     """Every cell, in the order in which they are worth having."""
-    return (*_first_group(0), *_clouds(), *_retraining(), *_ratios(), *_first_group(1), *_first_group(2))
+    return (
+        *_first_group(0),
+        *_experts(),
+        *_clouds(),
+        *_retraining(),
+        *_ratios(),
+        *_first_group(1),
+        *_first_group(2),
+    )
 
 
 def _named(classes: int, ratio: int, *words: str) -> str:
@@ -49,6 +57,12 @@ def _first_group(seed: int) -> list[Cell]:
         make = _later(cifar.ldam_drw, classes=classes, ratio=100, seed=seed)
         made.append(Cell(name, 2 if seed == 0 else 5, make))
     return made
+
+
+def _experts() -> list[Cell]:
+    """Three experts with GCL-A each, on CIFAR-100-LT."""
+    make = _later(ride.gcl, classes=100, ratio=100, form="angular", seed=0)
+    return [Cell(_named(100, 100, "ride", "gcl", "angular", "s0"), 2, make)]
 
 
 def _clouds() -> list[Cell]:
@@ -75,7 +89,11 @@ def _clouded(cloud: CloudName, power: float) -> Recipe:
     return replace(recipe, stages=stages)
 
 
-RULES = {"ibs": Sampling(rule="instance"), "srs": Sampling(rule="square_root"), "ens": Sampling(rule="effective_number")}
+RULES = {
+    "ibs": Sampling(rule="instance"),
+    "srs": Sampling(rule="square_root"),
+    "ens": Sampling(rule="effective_number"),
+}
 
 
 def _retraining() -> list[Cell]:

@@ -131,14 +131,23 @@ def published(recipe: Plain, *, stage: int | None = None) -> Published | None:
     row, stages = row_of(recipe), recipe["stages"]
     is_early = stage is not None and stage < len(stages) - 1
     if row is None or recipe["data"].get("kind") != "cifar":
-        name = SETS_BY_NAME.get(str(recipe.get("name", "")).split(".")[0], "")
-        return None if row is None or is_early else large(row, name)
+        return None if row is None or is_early else large(row, large_set(recipe))
     classes, ratio = int(recipe["data"]["classes"]), float(recipe["data"]["longtail"]["ratio"])
     if row.startswith("GCL"):
         return _gcl(recipe, row, classes, ratio, is_early)
     if is_early:
         return cifar("CE", classes, ratio) if row == "Decoupling" else None
     return cifar(row, classes, ratio)
+
+
+def large_set(recipe: Plain) -> str:
+    """The large set in a recipe's name, as in `imagenet_lt.gcl` or `ride.imagenet_lt`; else nothing."""
+    words = str(recipe.get("name", "")).split(".")
+    return next((SETS_BY_NAME[word] for word in words if word in SETS_BY_NAME), "")
+
+
+def _is_ride(recipe: Plain) -> bool:
+    return recipe["stages"][0]["loss"].get("kind") == "ride"
 
 
 def shortfall(recipe: Plain) -> str:
@@ -197,10 +206,11 @@ def _innermost(loss: Plain) -> Plain:
 
 def _is_paper_track(recipe: Plain) -> bool:
     data, images = recipe["data"], recipe.get("images", {})
-    if images.get("policy", "none") != "none" or images.get("cutout", 0) or images.get("jitter", 0):
+    jitter = images.get("jitter", 0) and not _is_ride(recipe)  # RIDE's own code has it on ImageNet-LT
+    if images.get("policy", "none") != "none" or images.get("cutout", 0) or jitter:
         return False
     if data.get("kind") != "cifar":
-        return str(recipe.get("name", "")).split(".")[0] in SETS_BY_NAME
+        return bool(large_set(recipe))
     longtail = data.get("longtail") or {}
     backbone = recipe["model"].get("backbone", {}).get("name")
     return longtail.get("profile") == "exponential" and backbone == "resnet32"

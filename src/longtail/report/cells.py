@@ -57,13 +57,6 @@ def _wanted() -> list[Cell]:
     start = "CIFAR-10-LT, 100 to 1"
     return [
         Cell(
-            "cifar100-r100-ride-gcl-angular-s0",
-            2,
-            "CIFAR-100-LT, 100 to 1: RIDE + GCL-A, seed 0",
-            None,
-            paper.cifar("RIDE + GCL-A", 100, 100),
-        ),
-        Cell(
             "cifar10-r100-retrain-lws-s0",
             3,
             f"{start}: GCL-E, re-training LWS, seed 0",

@@ -24,6 +24,8 @@ LOSSES = {
     "label_aware_smoothing": "label-aware smoothing",
     "feature_balanced": "feature-balanced loss",
     "gcl": "GCL",
+    "ride": "RIDE",
+    "per_expert": "for each expert",
 }
 
 
@@ -43,8 +45,8 @@ def dataset(recipe: Plain, data: Plain) -> str:
     name = DATA.get(spec.get("kind", ""), label(spec.get("kind", "data")))
     if spec.get("kind") == "cifar":
         name = f"CIFAR-{spec.get('classes', '?')}-LT"
-    elif str(recipe.get("name", "")).split(".")[0] in paper.SETS_BY_NAME:
-        name = paper.SETS_BY_NAME[str(recipe["name"]).split(".")[0]]
+    elif paper.large_set(recipe):
+        name = paper.large_set(recipe)
     nominal, real = data.get("nominal_ratio"), data.get("ratio")
     if nominal is None and real is None:
         return name
