@@ -7,6 +7,7 @@ and run ever sees one.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
@@ -289,11 +290,11 @@ class Cached:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TauNorm:
-    """w_j / |w_j|^tau without a bias; tau is chosen on held-out images, by the mean recall of their classes."""
+    """w_j / |w_j|^tau without a bias; tau is chosen on held-out images by the mean recall of their classes."""
 
     kind: Literal["tau_norm"] = "tau_norm"
     taus: Annotated[tuple[NonNegative, ...], Field(min_length=1)] = tuple(step / 10 for step in range(21))
-    source: Literal["linear", "raw_anchors"] = "linear"  # raw_anchors: of a cosine head, by their stored lengths
+    source: Literal["linear", "raw_anchors"] = "linear"  # raw_anchors: of a cosine head, as they are stored
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -551,3 +552,34 @@ class Recipe:
     log_every: Count = 50
     # Where each constant comes from: a path of this JSON -> "paper", "released code: ...", "inferred: ..."
     provenance: dict[str, str] = Field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Found here, not when the stage begins after hours of training."""
+        several = isinstance(self.model, Experts)
+        for stage in self.stages:
+            if isinstance(stage.loss, PerExpert | RIDE) != several:
+                what = "experts, whose loss is ride or per_expert" if several else "one network"
+                raise ValueError(f"stage {stage.name}: loss {stage.loss.kind} is not for {what}")
+
+
+def continued(
+    first: Recipe,
+    stages: tuple[Stage, ...],
+    *,
+    name: str | None = None,
+    provenance: dict[str, str] | None = None,
+    held_out: HeldOut | None = None,
+) -> Recipe:
+    """The first stage of a recipe with other stages after it; `held_out` adds images for choosing."""
+    kept = {
+        path: where
+        for path, where in first.provenance.items()
+        if not path.startswith("stages.") or path.startswith("stages.0.")
+    }
+    return replace(
+        first,
+        name=name or first.name,
+        stages=(first.stages[0], *stages),
+        provenance=kept | (provenance or {}),
+        data=first.data if held_out is None else replace(first.data, held_out=held_out),
+    )

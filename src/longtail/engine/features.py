@@ -42,6 +42,7 @@ def _all(
     seen, scores = [], []
     for batch in batches.plain(recipe.evaluation.batch_size):
         output = model(batch.images)
-        seen.append(output.features.half().cpu())
+        features_of_all = output.features.flatten(1)  # several experts side by side
+        seen.append(features_of_all.half().cpu())
         scores.append(clean(loss, output.scores).half().cpu())
     return torch.cat(seen), torch.cat(scores)

@@ -34,6 +34,9 @@ def _said(first: Mapping[str, Any], path: str, siblings: Sequence[str]) -> str:
             return f"{_below(path, 'kind')}: there is no {_short(tag)}{hint(tag, tags, most=99)}"
         case "union_tag_not_found":
             return f"{_below(path, 'kind')}: is missing, or {path or 'this'} is no object with a kind"
+        case "value_error":  # our own words
+            text = str(first["msg"]).removeprefix("Value error, ")
+            return f"{path}: {text} (got {_short(given)})" if path else text
         case "literal_error":
             return f"{path}: {_short(given)} is not one of {about['expected']}"
         case _:
