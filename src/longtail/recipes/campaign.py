@@ -1,5 +1,7 @@
 """`make campaign`: trains every cell of the paper track that is not finished, and continues interrupted ones.
 
+`--set short` trains the short comparison of all single-model methods instead.
+
 Runs live under runs/campaign (not in version control); what a table needs of a finished one is exported to
 results/<cell>, so that each can be committed at once.
 """
@@ -14,11 +16,13 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from longtail.errors import LongtailError
-from longtail.recipes.cells import Cell, cells
+from longtail.recipes.cells import Cell, cells, short_cells
 from longtail.run import fsio
 from longtail.run.folder import RunFolder
 
-EXPORTED = ("recipe.json", "env.json", "data.json", "manifest.json", "evals.jsonl", "steps.jsonl", "final.json")
+FACTS = ("recipe.json", "env.json", "data.json", "manifest.json", "final.json")
+LOGS = ("evals.jsonl", "steps.jsonl", "timing.jsonl")
+SETS = {"paper": cells, "short": short_cells}
 WITH_MODEL = ("model.safetensors", "model.json")
 
 
@@ -28,7 +32,7 @@ def train_cell(name: str, runs: Path, results: Path) -> str:
     from longtail.engine.retrain import retrain
 
     began = time.monotonic()
-    cell = next(cell for cell in cells() if cell.name == name)
+    cell = next(cell for every in SETS.values() for cell in every() if cell.name == name)
     recipe, out = cell.make(), runs / cell.name
     if cell.after is None:
         run = train(recipe, out=out)
@@ -42,22 +46,23 @@ def train_cell(name: str, runs: Path, results: Path) -> str:
 def export(run: RunFolder, target: Path, *, keeps_model: bool) -> None:
     """Copies what tables and `longtail eval` need, and seals the copy with its own hashes."""
     fsio.make_folders(target)
-    names = (*EXPORTED, "timing.jsonl", *(WITH_MODEL if keeps_model else ()))
+    names = (*FACTS, *LOGS, *(WITH_MODEL if keeps_model else ()))
     for name in names:
         if (run.path / name).exists():
             fsio.write_file(target / name, (run.path / name).read_bytes())
     RunFolder(target).seal()
 
 
-def pending(results: Path, pattern: str) -> list[Cell]:
-    return [c for c in cells() if fnmatch.fnmatch(c.name, pattern) and not RunFolder(results / c.name).is_finished]
+def pending(results: Path, pattern: str, chosen: str = "paper") -> list[Cell]:
+    wanted = [cell for cell in SETS[chosen]() if fnmatch.fnmatch(cell.name, pattern)]
+    return [cell for cell in wanted if not RunFolder(results / cell.name).is_finished]
 
 
-def campaign(results: Path, *, pattern: str = "*", workers: int = 1, runs: Path = Path("runs/campaign")) -> int:
-    """One cell at a time on `workers` processes; cells that go on from another wait for it. The failures' number."""
+def campaign(results: Path, *, pattern: str, workers: int, runs: Path, chosen: str = "paper") -> int:
+    """Trains on `workers` processes; cells that go on from another wait for it. How many failed."""
     failed = 0
     for waiting in (False, True):
-        todo = [cell for cell in pending(results, pattern) if (cell.after is not None) == waiting]
+        todo = [cell for cell in pending(results, pattern, chosen) if (cell.after is not None) == waiting]
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             jobs = {pool.submit(train_cell, cell.name, runs, results): cell for cell in todo}
             for job in as_completed(jobs):
@@ -75,7 +80,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path, nargs="?", default=Path("results"))
     parser.add_argument("--only", default="*", help="a pattern of cell names")
+    parser.add_argument("--set", dest="chosen", choices=SETS, default="paper", help="which cells to train")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--runs", type=Path, default=Path("runs/campaign"))
     given = parser.parse_args()
-    sys.exit(1 if campaign(given.results, pattern=given.only, workers=given.workers, runs=given.runs) else 0)
+    failures = campaign(
+        given.results, pattern=given.only, workers=given.workers, runs=given.runs, chosen=given.chosen
+    )
+    sys.exit(1 if failures else 0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from longtail.recipe import GCL, CloudName, Form, Recipe, Sampling
-from longtail.recipes import cifar, ride
+from longtail.recipes import catalogue, cifar, ride
 
 FORMS: tuple[Form, ...] = ("euclidean", "angular")
 
@@ -122,6 +123,30 @@ def _ratios() -> list[Cell]:
         for ratio in (50, 200)
         for form in FORMS
     ]
+
+
+SHORT = 20  # epochs of the comparison in which every method of one network is run once
+ALSO_SHORT: dict[str, Callable[..., Recipe]] = {
+    "ldam_drw": cifar.ldam_drw,
+    "gcl_euclidean": partial(cifar.gcl, form="euclidean", retrain_epochs=SHORT * 30 // 200),
+    "gcl_angular": partial(cifar.gcl, form="angular", retrain_epochs=SHORT * 30 // 200),
+}
+
+
+def short_cells() -> tuple[Cell, ...]:
+    """CIFAR-10-LT at r=100: every single-model method under one short schedule, CE with three seeds.
+
+    Methods without mixup stand beside `ce`, those with it beside `ce_mixup`.
+    """
+    methods = {name.split(".")[1]: make for name, make in catalogue.functions(("baselines",)).items()}
+    made = [_short(name, make) for name, make in (methods | ALSO_SHORT).items()]
+    for seed in range(3):
+        made.append(_short("ce", partial(cifar.ce, mixup=False), seed))
+    return (*made, _short("ce_mixup", partial(cifar.ce, mixup=True)))
+
+
+def _short(name: str, make: Callable[..., Recipe], seed: int = 0) -> Cell:
+    return Cell(f"short/{name}-s{seed}", 1, _later(make, classes=10, ratio=100, seed=seed, epochs=SHORT))
 
 
 # Held-out accuracy of bf16 against fp32 over three seeds: results/choices/precision.csv, docs/speed.md.

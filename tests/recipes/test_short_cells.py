@@ -1,0 +1,50 @@
+"""The short comparison: every single-model method once, under one schedule, on one data set."""
+
+from __future__ import annotations
+
+import pytest
+
+from longtail.recipes import campaign, catalogue
+from longtail.recipes.cells import SHORT, cells, short_cells
+from longtail.run import fsio
+from longtail.run.folder import RunFolder
+
+CELLS = {cell.name: cell for cell in short_cells()}
+
+
+def test_every_baseline_is_run_once_and_plain_cross_entropy_three_times():
+    baselines = {name.split(".")[1] for name in catalogue.functions(("baselines",))}
+    others = {"ldam_drw", "gcl_euclidean", "gcl_angular", "ce", "ce_mixup"}
+    once = {f"short/{name}-s0" for name in baselines | others}
+    assert set(CELLS) >= once | {"short/ce-s1", "short/ce-s2"}
+    assert len(CELLS) == len(short_cells())
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_all_see_the_same_images_for_as_long(name):
+    recipe = CELLS[name].make()
+    assert (recipe.data.classes, recipe.data.longtail.ratio) == (10, 100)
+    assert name.endswith(f"-s{recipe.seed}")
+    first = sum(stage.epochs for stage in recipe.stages if "backbone" in stage.trains and stage.epochs)
+    assert first == SHORT, "a second stage of the classifier alone comes on top"
+    assert recipe.model.backbone.name == "resnet32"
+
+
+def test_no_cell_of_the_paper_track_has_such_a_name():
+    assert not {cell.name for cell in cells()} & set(CELLS)
+
+
+def test_the_campaign_finds_them_by_name_and_writes_where_it_says(tmp_path, monkeypatch, tiny):
+    run = tiny.train(tiny.recipe(tiny.stage(epochs=1)), out=tmp_path / "run")
+    monkeypatch.setattr("longtail.engine.fit.train", lambda recipe, out: fsio.make_folders(out) or run)
+    assert len(campaign.pending(tmp_path / "results", "*", "short")) == len(CELLS)
+    assert "top-1" in campaign.train_cell("short/ce-s1", tmp_path / "runs", tmp_path / "results")
+    assert RunFolder(tmp_path / "results" / "short" / "ce-s1").is_finished
+    left = campaign.pending(tmp_path / "results", "*", "short")
+    assert {cell.name for cell in left} == set(CELLS) - {"short/ce-s1"}
+
+
+def test_a_shorter_gcl_shortens_both_stages():
+    first, second = CELLS["short/gcl_euclidean-s0"].make().stages
+    assert (first.epochs, second.epochs) == (SHORT, 3)
+    assert second.sampling.rule == "class_balanced"
