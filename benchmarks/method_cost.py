@@ -4,9 +4,9 @@
 
 Every recipe for CIFAR-10-LT takes steps of its first stage on random 32x32 images in batches of 64 (a pair of
 batches where it draws two), with its own network, loss, mixing and sampling; input, forward, backward and
-update are all in the time. Each round times one step of every method, so that whatever else the machine does hits
-all alike; the ratio is taken within the round, and the table holds the median of the ratios with their quartiles.
-Writes benchmarks/results/method_cost.csv.
+update are all in the time. Each round times one step of every method, so that whatever else the machine does
+hits all alike; the ratio is taken within the round, and the table holds the median of the ratios with their
+quartiles. Writes benchmarks/results/method_cost.csv.
 """
 
 from __future__ import annotations
