@@ -1,10 +1,9 @@
 """The memory allocator, set for training on a processor: freed tensors are kept, and lie on huge pages.
 
 A step frees and takes the same few hundred megabytes again and again. glibc gives large blocks back to the
-system at once, so every step touches fresh pages: 12,000 page faults in a step of ResNet-32 at batch 64. And
-pages of 4 KB fill the processor's address tables (TLB), at the price of a tenth to a fifth of the step. Numbers do not
-change. docs/speed.md has the measurements; GLIBC_TUNABLES or another allocator (jemalloc) do the same from
-outside.
+system at once, so that a step of ResNet-32 at batch 64 meets 12,000 page faults; and with pages of 4 KB the
+processor waits for its address tables. Numbers do not change. docs/speed.md has the measurements. Under
+another allocator (jemalloc, tcmalloc) these calls do nothing: it has settings of its own.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ _PIECE = 16 << 20  # below every mmap threshold we set, so that it comes from th
 def tune(reserve: int = 1 << 30) -> bool:
     """Keeps freed memory in the process and asks for huge pages under the next `reserve` bytes of the heap.
 
-    Reserved addresses cost no memory until they are used. The first call acts, and acts on the whole process;
-    False where the C library is not glibc or refuses. Memory that was used once is not given back to the
-    system before the process ends.
+    The first call acts, on the whole process. Reserved addresses cost no memory until they are used; memory
+    that was used goes back to the system when the process ends. False where the C library is not glibc or
+    does not do as asked: then everything works as before.
     """
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         return False
