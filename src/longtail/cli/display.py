@@ -182,6 +182,9 @@ def data_line(data: Mapping[str, Any], rule: ShotRule = "paper") -> str:
 
 def recipe_line(recipe: Recipe) -> str:
     stages = ", then ".join(
-        f"{stage.name} for {stage.epochs} epoch{'s' * (stage.epochs > 1)}" for stage in recipe.stages
+        f"{stage.name} for {stage.epochs} epoch{'s' * (stage.epochs > 1)}"
+        if stage.epochs
+        else f"{stage.name}, which trains nothing"
+        for stage in recipe.stages
     )
     return f"recipe: {recipe.name}, seed {recipe.seed}: {stages}"

@@ -20,6 +20,7 @@ from longtail.cli.figure import figure
 from longtail.cli.predict import predict
 from longtail.cli.recipes import recipes
 from longtail.cli.report import report
+from longtail.cli.retrain import retrain
 from longtail.cli.table import table
 from longtail.cli.train import train
 from longtail.cli.verify import verify
@@ -33,6 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train")(train)
+app.command("retrain")(retrain)
 app.command("eval")(evaluate)
 app.command("predict")(predict)
 app.add_typer(recipes, name="recipes")

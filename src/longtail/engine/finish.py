@@ -17,7 +17,7 @@ from longtail.engine.feed import evaluation_batches
 from longtail.engine.record import Record
 from longtail.keys import Key
 from longtail.recipe import Recipe
-from longtail.run.folder import RunFolder, recipe_digest
+from longtail.run.folder import RunFolder
 
 THUMBNAILS = 200
 THUMBNAIL_SIDE = 64
@@ -34,7 +34,7 @@ def _write(alone: World, recipe: Recipe, data: Dataset, model: nn.Module, record
     folder, stage = record.folder, recipe.stages[-1]
     folder.write_tensors("model.safetensors", {n: t.contiguous() for n, t in model.state_dict().items()})
     folder.write(
-        "model.json", {"names": list(data.names), "recipe": recipe_digest(recipe), "stage": stage.name}
+        "model.json", {"names": list(data.names), "recipe": folder.digest(), "stage": stage.name}
     )
     loss = build.loss(stage.loss, data.counts).to(alone.device)
     scores = [

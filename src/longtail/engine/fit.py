@@ -8,7 +8,7 @@ from torch import nn
 
 from longtail import build
 from longtail.data.splits import Dataset
-from longtail.engine import environment, schedule, trainable
+from longtail.engine import environment, posthoc, schedule, trainable
 from longtail.engine.distributed import World, world
 from longtail.engine.evaluate import evaluate, exact
 from longtail.engine.feed import Feed
@@ -52,6 +52,9 @@ def fit(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Re
     record.began(sum(feed.steps(stage) * stage.epochs for stage in recipe.stages), done)
     for number, stage in enumerate(recipe.stages):
         key = Key(recipe.seed).fold(stage.name)
+        if stage.posthoc is not None and number >= done.stage:
+            refit(here, recipe, data, model, record, number, feed)
+            continue
         trainable.reshape_head(model, stage, key)
         if number < done.stage:
             continue
@@ -80,6 +83,18 @@ def fit(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Re
                     measures = evaluate(here, seen, model, loss, feed.evaluation, data.counts)
                 record.evaluated(epoch + 1, recipe.evaluation.split, measures)
             record.epoch_done(epoch + 1)
+
+
+def refit(  # noqa: PLR0913  (the loop's own collaborators)
+    here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Record, number: int, feed: Feed
+) -> None:
+    """A stage that trains nothing: it changes the head and is evaluated, and is done again on resuming."""
+    stage = recipe.stages[number]
+    record.entered(number, stage)
+    record.chosen(posthoc.transform(here, recipe, stage, data, model))
+    loss = build.loss(stage.loss, data.counts).to(here.device)
+    measures = evaluate(here, exact(recipe), model, loss, feed.evaluation, data.counts)
+    record.evaluated(0, recipe.evaluation.split, measures)
 
 
 def due(recipe: Recipe, stage: Stage, epoch: int) -> bool:

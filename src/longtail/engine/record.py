@@ -75,7 +75,7 @@ class Record:
         positions = self.found[1]["logs"] if self.found else {}
         self.logs = {name: Log.open(self.folder.path / name, positions.get(name)) for name in LOGS}
         self.timing = Timing(self.folder.path / "timing.jsonl")
-        if self.found is None:
+        if self.found is None or not (self.folder.path / "env.json").exists():  # or taken over by retrain
             self.folder.write("env.json", environment.facts(self.here, self.data, self.model))
             self.folder.write("data.json", facts.about_data(self.recipe, self.data))
             self.folder.write("manifest.json", self.data.manifest)
@@ -110,6 +110,15 @@ class Record:
         if self.here.is_main:
             self.timing.start(self.images_seen)
         return self.step, self.epochs
+
+    def entered(self, number: int, stage: Stage) -> None:
+        """A stage without steps begins; it leaves no checkpoint, for it can be done again."""
+        self.number, self.stage, self.step, self.epochs, self.average = number, stage, 0, 0, None
+
+    def chosen(self, facts: dict[str, Any]) -> None:
+        """What a stage chose on held-out images, with everything that it compared."""
+        if facts and self.here.is_main:
+            self.folder.write(f"choice_{self.stage.name}.json", facts)
 
     # ----------------------------------------------------------------------------------------- on the way
 
@@ -173,6 +182,8 @@ class Record:
         row |= measures
         if self.here.is_main:
             self.logs["evals.jsonl"].append(row)
+            if self.stage.posthoc is not None:  # no checkpoint follows that would
+                self.logs["evals.jsonl"].flush()
         self.progress.evaluated(row)
 
     def averaged(self) -> AbstractContextManager[None]:

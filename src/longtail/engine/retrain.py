@@ -1,66 +1,115 @@
-"""A new second stage over the finished first stage of another run: the backbone is paid for once."""
+"""New stages over the finished first stage of another run: the backbone is paid for once."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from torch import Tensor
+
+from longtail import build
+from longtail.engine.facts import stage_ends
 from longtail.engine.fit import train
 from longtail.engine.progress import Progress
-from longtail.errors import UsageError
-from longtail.recipe import Recipe, Stage
+from longtail.errors import ModelFileError, UsageError
+from longtail.recipe import HeldOut, Recipe, Stage, continued
 from longtail.run import checkpoint
-from longtail.run.folder import RunFolder, recipe_digest
+from longtail.run.folder import RunFolder
 from longtail.run.logs import Log
 
+ORIGIN = "origin.json"
+State = dict[str, dict[str, Tensor]]
 
-def retrain(
+
+def retrain(  # noqa: PLR0913  (what may differ from the source)
     source: str | Path,
     stages: tuple[Stage, ...],
     *,
     out: str | Path,
     name: str | None = None,
+    provenance: dict[str, str] | None = None,
+    held_out: HeldOut | None = None,
     device: str | None = None,
     progress: Progress | None = None,
 ) -> RunFolder:
     """Trains `stages` after the first stage of the run `source`, into the folder `out`.
 
-    The result is what training the whole recipe would give, bit for bit: the first stage's checkpoint, logs
-    and evaluations are taken over, and the loop goes on from there.
+    The result is what training the whole recipe would give, bit for bit: the first stage's weights, logs and
+    evaluations are taken over, and the loop goes on from there. Without stages the first one is all there is.
+    `held_out` names images for choosing, where the source has none; its training images must stay the same.
     """
-    first = RunFolder.open(Path(source))
-    recipe = first.recipe()
-    new = replace(recipe, name=name or recipe.name, stages=(recipe.stages[0], *stages))
-    folder = RunFolder(Path(out))
-    if not (folder.is_finished or checkpoint.steps(folder.checkpoints)):  # new, or interrupted before this
+    first, folder = RunFolder.open(Path(source)), RunFolder(Path(out))
+    new = continued(first.recipe(), stages, name=name, provenance=provenance, held_out=held_out)
+    if not folder.is_finished and not checkpoint.steps(folder.checkpoints):
+        state, facts = end_of_first(first)  # a source that cannot serve leaves no folder behind
+        facts["data"] = same_images(first, new)
         with folder.held():
             folder.create(new)
-            take_over(first, folder, new)
+            take_over(first, folder, state, facts)
     return train(new, out=out, device=device, progress=progress)
 
 
-def take_over(first: RunFolder, folder: RunFolder, new: Recipe) -> None:
-    """Copies the checkpoint at the end of the first stage, under the new recipe's name."""
-    recipe = first.recipe()
-    images = first.read("data.json")["train_images"]
-    stage = recipe.stages[0]
-    end = -(-images // stage.batch_size) * stage.epochs
+def end_of_first(first: RunFolder) -> tuple[State, dict[str, Any]]:
+    """(weights, facts) at the end of stage 1: its checkpoint, or the sealed model of a single stage."""
+    recipe, about = first.recipe(), first.read("data.json")
+    stage, stages = recipe.stages[0], len(recipe.stages)
+    end = stage_ends(recipe, about["train_images"])[0]
     path = checkpoint.folder_of(first.checkpoints, end)
-    if not path.exists():
+    if path.exists():
+        return checkpoint.load(path)
+    if stages > 1 or not first.is_finished:
         raise UsageError(
             f"{first.path}: the checkpoint at the end of its first stage (step {end}) is not there; "
             "the run is unfinished, or its checkpoints were removed: train it again"
         )
-    tensors, facts = checkpoint.load(path)
-    logs = {}
+    model = first.read_tensors("model.safetensors")
+    facts = {
+        "names": about["names"],
+        "data": about["digest"],
+        "world_size": first.read("env.json")["world_size"],
+        "stage": 0,
+        "step": end,
+        "epochs": stage.epochs,
+        "total": end,
+        "images_seen": first.read("final.json")["images_seen"],
+    }
+    average = {name: t for name, t in model.items() if t.is_floating_point()}
+    return {"model": model} | ({"average": average} if stage.ema else {}), facts
+
+
+def same_images(first: RunFolder, new: Recipe) -> str:
+    """The digest of the data to go on with; its training images must be those of the first stage."""
+    recipe, digest = first.recipe(), str(first.read("data.json")["digest"])
+    if new.data == recipe.data:
+        return digest  # compared with the data itself when the run opens its checkpoint
+    before, after = build.dataset(recipe.data), build.dataset(new.data)
+    if before.digest != digest:
+        raise ModelFileError(
+            f"{first.path}: the data found now is not the data of this run (digest {before.digest[:12]} "
+            f"instead of {digest[:12]}); point data.root at its images"
+        )
+    if before.manifest["sha256"] != after.manifest["sha256"] or before.names != after.names:
+        raise UsageError(
+            f"{first.path}: with these held-out images it would have been trained on others; "
+            'choose held_out source "file" or "leftover", which takes none from the training images'
+        )
+    return after.digest
+
+
+def take_over(first: RunFolder, folder: RunFolder, state: State, facts: dict[str, Any]) -> None:
+    """Writes the end of stage 1 into the new folder, and where it comes from; the checkpoint is last."""
+    logs: dict[str, object] = {}
     for name in ("steps.jsonl", "evals.jsonl"):
-        lines = (first.path / name).read_bytes()[: facts["logs"][name]["offset"]].decode().splitlines()
+        text = (first.path / name).read_bytes()
+        end = facts["logs"][name]["offset"] if "logs" in facts else len(text)
         with Log.open(folder.path / name, None) as log:
-            for line in lines:
+            for line in text[:end].decode().splitlines():
                 log.append(json.loads(line))
             logs[name] = log.position()
-    for name in ("env.json", "data.json", "manifest.json"):
-        folder.write(name, first.read(name))
-    facts |= {"recipe": recipe_digest(new), "logs": logs}
-    checkpoint.save(folder.checkpoints, facts["total"], tensors, facts)
+    recipe = first.recipe()
+    origin = {"recipe": first.digest(), "name": recipe.name, "stage": recipe.stages[0].name}
+    folder.write(ORIGIN, origin | {"env": first.read("env.json")})
+    checkpoint.save(
+        folder.checkpoints, facts["total"], state, facts | {"recipe": folder.digest(), "logs": logs}
+    )

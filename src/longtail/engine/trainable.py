@@ -7,32 +7,64 @@ statistics that do not move. A stage names both, `trains` and `batchnorm`, and b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
+from typing import assert_never, cast
 
 from torch import nn
 
 from longtail import heads
 from longtail.errors import UsageError
 from longtail.keys import Key
-from longtail.recipe import Part, Stage
+from longtail.recipe import LogitAdjust, NearestMean, Part, Stage, TauNorm
 
 BATCHNORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def reshape_head(model: nn.Module, stage: Stage, key: Key) -> None:
-    """Gives the model the stage's head: kept, restarted, scaled (LWS) or aligned (DisAlign)."""
+    """Gives the model the stage's head: kept, restarted, linear, scaled (LWS), aligned (DisAlign), post hoc.
+
+    Of a post-hoc head this makes the empty form; `posthoc.transform` or a file fills it.
+    """
     head = cast(nn.Module, model.head)
+    match stage.posthoc:
+        case TauNorm():
+            model.head = _linear(model, stage, key, bias=False)
+        case NearestMean(features=features, distance=distance):
+            model.head = heads.NearestMean(features, distance=distance)
+        case LogitAdjust():
+            model.head = heads.Shifted(head)
+        case None:
+            _reshape_trained(model, head, stage, key)
+        case _:
+            assert_never(stage.posthoc)
+
+
+def _reshape_trained(model: nn.Module, head: nn.Module, stage: Stage, key: Key) -> None:
     match stage.head:
         case "kept":
             return
         case "restarted":
             restart(head, key)
+        case "linear":
+            model.head = _linear(model, stage, key, bias=True)
         case "scaled":
             model.head = heads.Scaled(head)
         case "aligned":
             # a head over two branches sees more features than the backbone of each has
             width = getattr(head, "num_features", cast(nn.Module, model.backbone).num_features)
             model.head = heads.Aligned(head, cast(int, width))
+
+
+def _linear(model: nn.Module, stage: Stage, key: Key, *, bias: bool) -> heads.Linear:
+    """A fresh linear head on the same features, drawn from the key alone."""
+    head = cast(nn.Module, model.head)
+    if not isinstance(head, heads.Linear | heads.Cosine):
+        raise UsageError(
+            f"stage {stage.name}: a fresh linear head takes the place of a linear or cosine head of one "
+            f"network; this model has {type(head).__name__}"
+        )
+    return heads.Linear(
+        head.num_features, head.num_classes, bias=bias, generator=key.fold("head").generator()
+    )
 
 
 def restart(head: nn.Module, key: Key) -> None:

@@ -6,7 +6,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -17,6 +17,7 @@ from longtail.recipes.explanation import explain
 from longtail.recipes.nearest import hint
 
 Function = Callable[..., Recipe]
+T = TypeVar("T")
 
 
 def functions(families: Sequence[str] = FAMILIES) -> dict[str, Function]:
@@ -44,7 +45,11 @@ def find(name: str) -> Function:
 
 def make(name: str, settings: Sequence[str] = ()) -> Recipe:
     """The recipe of a function called with `name=value` texts, converted to what the function declares."""
-    function = find(name)
+    return call(name, find(name), settings)
+
+
+def call(name: str, function: Callable[..., T], settings: Sequence[str]) -> T:
+    """What `function` makes of `name=value` texts; `name` is what a refusal calls it."""
     arguments = _arguments(name, function, settings)
     try:
         return function(**arguments)
@@ -85,7 +90,7 @@ def parameters(function: Function) -> dict[str, str]:
     }
 
 
-def _arguments(name: str, function: Function, settings: Sequence[str]) -> dict[str, Any]:
+def _arguments(name: str, function: Callable[..., object], settings: Sequence[str]) -> dict[str, Any]:
     known, hints = inspect.signature(function).parameters, get_type_hints(function)
     values: dict[str, Any] = {}
     for setting in settings:
