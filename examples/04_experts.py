@@ -39,7 +39,7 @@ with tempfile.TemporaryDirectory() as folder:
     with torch.no_grad():
         scores = model.model(
             (test.images / 255 - model.mean) / model.std
-        ).scores  # [images, experts, classes]
+        ).scores  # [N, experts, C]
     accuracies = [(expert.argmax(1) == test.targets).float().mean() for expert in scores.unbind(1)]
     together = (model.loss.logits(scores).argmax(1) == test.targets).float().mean()
     print(

@@ -178,7 +178,17 @@ class RIDE:
     noise: Literal["per_expert", "shared"] = "per_expert"
 
 
-Loss = Annotated[Single | PerExpert | RIDE, Field(discriminator="kind")]
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Distilled:
+    """A loss, and the softened prediction of the finished run that the stage names as its teacher."""
+
+    kind: Literal["distilled"] = "distilled"
+    base: Annotated[Single | PerExpert | RIDE, Field(discriminator="kind")] = RIDE()
+    temperature: Positive = 1.5
+    weight: NonNegative = 1.0
+
+
+Loss = Annotated[Single | PerExpert | RIDE | Distilled, Field(discriminator="kind")]
 
 # ---------------------------------------------------------------------------------- sampling and mixing
 
@@ -339,6 +349,7 @@ class Stage:
     gradient_clip: Positive | None = None
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     cached: Cached | None = None
+    teacher: str | None = None  # the folder of a finished run, for the loss distilled
 
     @field_validator("epochs")
     @classmethod
@@ -557,9 +568,13 @@ class Recipe:
         """Found here, not when the stage begins after hours of training."""
         several = isinstance(self.model, Experts)
         for stage in self.stages:
-            if isinstance(stage.loss, PerExpert | RIDE) != several:
+            taught = isinstance(stage.loss, Distilled)
+            if taught != (stage.teacher is not None):
+                raise ValueError(f"stage {stage.name}: a teacher and the loss distilled go together")
+            loss = stage.loss.base if isinstance(stage.loss, Distilled) else stage.loss
+            if isinstance(loss, PerExpert | RIDE) != several:
                 what = "experts, whose loss is ride or per_expert" if several else "one network"
-                raise ValueError(f"stage {stage.name}: loss {stage.loss.kind} is not for {what}")
+                raise ValueError(f"stage {stage.name}: loss {loss.kind} is not for {what}")
 
 
 def continued(

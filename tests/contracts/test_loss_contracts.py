@@ -24,7 +24,7 @@ from longtail.losses import Mixed
 COUNTS = torch.tensor([5000, 800, 120, 21, 1])
 CLASSES, BATCH = len(COUNTS), 12
 # The numbers that a loss adds to plain cross-entropy; at 0 and equal counts nothing is left of it.
-STRENGTHS = ("gamma", "margin", "tau", "strength", "focal", "head", "tail", "beta", "diversity")
+STRENGTHS = ("gamma", "margin", "tau", "strength", "focal", "head", "tail", "beta", "diversity", "weight")
 
 
 def _specs() -> Iterator[Any]:
@@ -55,6 +55,7 @@ def extras(loss: nn.Module, rows: int = BATCH, columns: int = CLASSES) -> dict[s
         "noise": torch.randn(rows, columns, generator=source, dtype=torch.float64) / 3,
         "progress": 0.5,
         "norms": 1 + torch.rand(rows, generator=source, dtype=torch.float64),
+        "teacher": torch.randn(rows, columns, generator=source, dtype=torch.float64),
     }
     takes = inspect.signature(loss.forward).parameters
     assert set(getattr(loss, "needs", ())) <= set(takes)
@@ -142,7 +143,8 @@ def test_renaming_the_classes_changes_nothing(spec, scores, target):
     order = torch.tensor([3, 0, 4, 1, 2])
     loss, renamed = build(spec, COUNTS), build(spec, COUNTS[order])
     given = extras(loss)
-    other = {name: value[:, order] if name == "noise" else value for name, value in given.items()}
+    of_class = ("noise", "teacher")
+    other = {name: value[:, order] if name in of_class else value for name, value in given.items()}
     made = renamed(scores[..., order], order.argsort()[target], **other)
     torch.testing.assert_close(made, loss(scores, target, **given))
 
@@ -152,6 +154,7 @@ def test_equal_counts_prefer_no_class(spec, scores, target):
     loss = build(spec, torch.full((CLASSES,), 50))
     given = extras(loss)
     given |= {"noise": given["noise"][:, :1]} if "noise" in given else {}  # a draw that names no class
+    given |= {"teacher": torch.zeros_like(given["teacher"])} if "teacher" in given else {}
     order = torch.tensor([3, 0, 4, 1, 2])
     made = loss(scores[..., order], order.argsort()[target], **given)
     torch.testing.assert_close(made, loss(scores, target, **given))

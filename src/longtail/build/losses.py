@@ -46,6 +46,8 @@ def loss(spec: recipe.Loss, counts: Tensor) -> nn.Module:  # noqa: C901  (one ca
             return losses.GCL(counts, weights=weights, **chosen)
         case recipe.PerExpert():
             return losses.PerExpert(loss(spec.base, counts), together=spec.together, noise=spec.noise)
+        case recipe.Distilled():
+            return losses.Distilled(loss(spec.base, counts), temperature=spec.temperature, weight=spec.weight)
         case recipe.RIDE():
             return losses.RIDE(
                 loss(spec.base, counts),

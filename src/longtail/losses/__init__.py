@@ -12,6 +12,7 @@ from longtail.losses.adjusted import BalancedSoftmax as BalancedSoftmax
 from longtail.losses.adjusted import FeatureBalanced as FeatureBalanced
 from longtail.losses.adjusted import LogitAdjusted as LogitAdjusted
 from longtail.losses.experts import RIDE as RIDE
+from longtail.losses.experts import Distilled as Distilled
 from longtail.losses.experts import PerExpert as PerExpert
 from longtail.losses.focal import ClassBalanced as ClassBalanced
 from longtail.losses.focal import Focal as Focal
@@ -36,6 +37,7 @@ __all__ = [
     "ClassBalanced",
     "CosFace",
     "CrossEntropy",
+    "Distilled",
     "FeatureBalanced",
     "Focal",
     "LabelAwareSmoothing",

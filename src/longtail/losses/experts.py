@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 from longtail import counts as class_counts
 from longtail.counts import Counts, ZeroCount
 from longtail.losses import functional, targets
-from longtail.losses.arguments import one_of
+from longtail.losses.arguments import not_negative, one_of, positive
 from longtail.losses.perclass import PerClass
 from longtail.losses.softmax import cross_entropy
 from longtail.losses.targets import Mixed, Target
@@ -28,6 +28,7 @@ class PerExpert(nn.Module):
     taken apart in the same way. In `.eval()` mode this is the cross-entropy of `.logits`.
 
     Example:
+        >>> import torch
         >>> from longtail.losses import CrossEntropy
         >>> PerExpert(CrossEntropy())(torch.zeros(2, 3, 4), torch.tensor([0, 3])).item() / 3
         1.3862943649291992
@@ -76,6 +77,7 @@ class RIDE(nn.Module):
     weights: `T_j = v_j / max v`, `v_j = C pi_j rho + 1 - rho`, so that rare classes may differ more.
 
     Example:
+        >>> import torch
         >>> from longtail.losses import LDAM
         >>> loss = RIDE(LDAM([500, 50, 5]), [500, 50, 5])
         >>> loss(torch.zeros(2, 3, 3), torch.tensor([0, 2])).shape
@@ -102,7 +104,10 @@ class RIDE(nn.Module):
         self.temperatures = PerClass(heat)
         self.strength = float(diversity * heat.mean() ** 2)
         self.experts = PerExpert(base, noise=noise)
-        self.needs = self.experts.needs
+        self.needs, self.ignore_index = self.experts.needs, self.experts.ignore_index
+
+    def each(self, scores: Tensor) -> Tensor:
+        return self.experts.each(scores)
 
     def logits(self, scores: Tensor) -> Tensor:
         return self.experts.logits(scores)
@@ -114,8 +119,58 @@ class RIDE(nn.Module):
         loss = self.experts(scores, target, generator=generator, **supplied)
         if not self.training or not self.strength:
             return loss
-        apart = functional.apart(self.experts.each(scores), self.temperatures(scores))
-        return loss + self.strength * averaged(apart, scores, target, self.experts.ignore_index)
+        apart = functional.apart(self.each(scores), self.temperatures(scores))
+        return loss + self.strength * averaged(apart, scores, target, self.ignore_index)
+
+
+class Distilled(nn.Module):
+    """A loss, and a teacher whose softened prediction each expert imitates (Hinton et al. 2015; RIDE).
+
+    `base + weight * sum_e T^2 KL(softmax(teacher / T) || softmax(z_e / T))`; the loop supplies the teacher's
+    clean logits `[B, C]` for the same images. Scores `[B, C]` are those of one expert.
+
+    Example:
+        >>> import torch
+        >>> from longtail.losses import LDAM
+        >>> loss = Distilled(LDAM([500, 50, 5]))
+        >>> loss(torch.zeros(2, 3), torch.tensor([0, 2]), teacher=torch.zeros(2, 3)).shape
+        torch.Size([])
+    """
+
+    def __init__(self, base: nn.Module, *, temperature: float = 1.5, weight: float = 1.0):
+        super().__init__()
+        self.base = base
+        self.temperature, self.weight = positive("temperature", temperature), not_negative("weight", weight)
+        self.needs = (*cast(tuple[str, ...], getattr(base, "needs", ())), "teacher")
+        self.ignore_index = cast(int, getattr(base, "ignore_index", -100))
+
+    def logits(self, scores: Tensor) -> Tensor:
+        return cast(Callable[[Tensor], Tensor], self.base.logits)(scores)
+
+    def forward(
+        self,
+        scores: Tensor,
+        target: Target,
+        *,
+        generator: Generator | None = None,
+        teacher: Tensor | None = None,
+        **supplied: Any,
+    ) -> Tensor:
+        loss = self.base(scores, target, generator=generator, **supplied)
+        if not self.training:
+            return loss
+        logits = self._each(scores)
+        if teacher is None or teacher.shape != (len(logits), logits.shape[2]):
+            given = None if teacher is None else tuple(teacher.shape)
+            raise ValueError(f"teacher must be logits of shape {(len(logits), logits.shape[2])}, got {given}")
+        far = functional.distilled(logits, teacher.detach().to(logits), self.temperature)
+        return loss + self.weight * averaged(far, logits, target, self.ignore_index)
+
+    def _each(self, scores: Tensor) -> Tensor:
+        """The clean logits of every expert, in at least float32."""
+        if scores.ndim == 2:
+            return self.logits(targets.checked_scores(scores, None)).unsqueeze(1)
+        return cast(Callable[[Tensor], Tensor], self.base.each)(checked(scores))
 
 
 def checked(scores: Tensor, classes: int | None = None) -> Tensor:

@@ -199,3 +199,10 @@ def apart(logits_BKC: Tensor, temperature_C: Tensor) -> Tensor:
     mean_B1C = functional.log_softmax(logits_BKC.detach().mean(1, keepdim=True) / temperature_C, -1)
     each_BKC = functional.log_softmax(logits_BKC / temperature_C, -1)
     return (mean_B1C.exp() * (mean_B1C - each_BKC)).sum((1, 2))
+
+
+def distilled(logits_BKC: Tensor, teacher_BC: Tensor, temperature: float) -> Tensor:
+    """`sum_e T^2 KL(softmax(teacher / T) || softmax(z_e / T))` of every sample (Hinton et al. 2015)."""
+    teacher_B1C = functional.log_softmax(teacher_BC[:, None] / temperature, -1)
+    each_BKC = functional.log_softmax(logits_BKC / temperature, -1)
+    return temperature**2 * (teacher_B1C.exp() * (teacher_B1C - each_BKC)).sum((1, 2))
