@@ -20,7 +20,7 @@ from longtail.recipes.cells import Cell, cells, short_cells
 from longtail.run import fsio
 from longtail.run.folder import RunFolder
 
-FACTS = ("recipe.json", "env.json", "data.json", "manifest.json", "final.json")
+FACTS = ("recipe.json", "env.json", "data.json", "manifest.json", "final.json", "origin.json")
 LOGS = ("evals.jsonl", "steps.jsonl", "timing.jsonl")
 SETS = {"paper": cells, "short": short_cells}
 WITH_MODEL = ("model.safetensors", "model.json")
@@ -37,7 +37,14 @@ def train_cell(name: str, runs: Path, results: Path) -> str:
     if cell.after is None:
         run = train(recipe, out=out)
     else:
-        run = retrain(runs / cell.after, recipe.stages[1:], out=out, name=recipe.name)
+        run = retrain(
+            runs / cell.after,
+            recipe.stages[1:],
+            out=out,
+            name=recipe.name,
+            provenance={k: v for k, v in recipe.provenance.items() if not k.startswith("stages.0.")},
+            held_out=recipe.data.held_out,
+        )
     export(run, results / cell.name, keeps_model=cell.keeps_model)
     last = run.read("final.json")["last"]
     return f"{cell.name}: top-1 {last['top1']:.2f} at the last epoch ({time.monotonic() - began:.0f} s)"
@@ -46,7 +53,8 @@ def train_cell(name: str, runs: Path, results: Path) -> str:
 def export(run: RunFolder, target: Path, *, keeps_model: bool) -> None:
     """Copies what tables and `longtail eval` need, and seals the copy with its own hashes."""
     fsio.make_folders(target)
-    names = (*FACTS, *LOGS, *(WITH_MODEL if keeps_model else ()))
+    chosen = sorted(path.name for path in run.path.glob("choice_*.json"))
+    names = (*FACTS, *chosen, *LOGS, *(WITH_MODEL if keeps_model else ()))
     for name in names:
         if (run.path / name).exists():
             fsio.write_file(target / name, (run.path / name).read_bytes())

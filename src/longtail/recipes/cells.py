@@ -9,8 +9,10 @@ from typing import Literal
 
 from longtail.recipe import GCL, CloudName, Form, Recipe, Sampling
 from longtail.recipes import catalogue, cifar, ride
+from longtail.recipes.retraining import Choices, Technique, plan
 
 FORMS: tuple[Form, ...] = ("euclidean", "angular")
+TECHNIQUES: tuple[Technique, ...] = ("crt", "crt_decoupling")
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ def cells() -> tuple[Cell, ...]:
     """Every cell, in the order in which they are worth having."""
     return (
         *_first_group(0),
+        *_decoupled(),
         *_experts(),
         *_clouds(),
         *_retraining(),
@@ -58,6 +61,25 @@ def _first_group(seed: int) -> list[Cell]:
         make = _later(cifar.ldam_drw, classes=classes, ratio=100, seed=seed)
         made.append(Cell(name, 2 if seed == 0 else 5, make))
     return made
+
+
+def _decoupled() -> list[Cell]:
+    """CE, then its classifier re-trained: as the released code does it, and as decoupling's own code does."""
+    return [
+        Cell(
+            _named(classes, 100, "ce", technique, "s0"),
+            1,
+            _later(_retrained, cifar.ce, classes, Choices(technique)),
+            after=_named(classes, 100, "ce", "mixup", "s0"),
+        )
+        for classes in (100, 10)
+        for technique in TECHNIQUES
+    ]
+
+
+def _retrained(make: Callable[..., Recipe], classes: int, chosen: Choices) -> Recipe:
+    first = make(classes=classes, ratio=100)
+    return plan(first, chosen).after(first)
 
 
 def _experts() -> list[Cell]:
@@ -100,9 +122,12 @@ RULES = {
 def _retraining() -> list[Cell]:
     """The table "re-sampling and re-training": cheap runs over the first stage of the GCL-E cell."""
     backbone = _named(10, 100, "gcl", "euclidean", "s0")
+    makers = {f"crt_{word}": _later(_resampled, rule) for word, rule in RULES.items()} | {
+        word: _later(_retrained, cifar.gcl, 10, chosen)
+        for word, chosen in (("lws", Choices("lws")), ("tau", Choices("tau_norm", held_out="file")))
+    }
     return [
-        Cell(_named(10, 100, "retrain", f"crt_{word}", "s0"), 3, _later(_resampled, rule), after=backbone)
-        for word, rule in RULES.items()
+        Cell(_named(10, 100, "retrain", word, "s0"), 3, make, after=backbone) for word, make in makers.items()
     ]
 
 

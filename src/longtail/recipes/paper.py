@@ -186,7 +186,11 @@ def _cloud(recipe: Plain) -> str:
 def _technique(recipe: Plain) -> str:
     if len(recipe["stages"]) == 1:
         return "none"
+    if any((stage.get("posthoc") or {}).get("kind") == "tau_norm" for stage in recipe["stages"]):
+        return "tau-norm"
     second = recipe["stages"][1]
+    if second.get("posthoc"):
+        return "other"
     trains = tuple(second.get("trains", ()))
     if second.get("head") == "scaled" or trains == ("scales",):
         return "LWS"
@@ -196,6 +200,8 @@ def _technique(recipe: Plain) -> str:
 def _sampler(recipe: Plain) -> str:
     if len(recipe["stages"]) == 1:
         return "IBS"
+    if _technique(recipe) == "tau-norm":
+        return "CBS"  # the row stands in the table of balanced sampling, and the technique samples nothing
     return RULES.get(str(recipe["stages"][1].get("sampling", {}).get("rule", "instance")), "other")
 
 
