@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from longtail import backbones
+from longtail import backbones, heads, models
 from longtail.backbones import fused
-from longtail.engine.frozen import folded, folds
+from longtail.engine.frozen import folded, folds, still
 
 
 def lived(network: nn.Module) -> nn.Module:
@@ -112,3 +112,20 @@ def test_an_unknown_network_is_refused() -> None:
     assert not folds(network)
     with pytest.raises(TypeError, match="cannot fold a Linear"):
         folded(network)
+
+
+def test_training_the_head_of_the_still_model_trains_the_model_itself() -> None:
+    network = make("resnet8")
+    model = models.Classifier(network, heads.Linear(64, 5))
+    fast, given = still(model), images(6, 8)
+    fast(given).scores.sum().backward()
+    (gradient,) = (p.grad for name, p in model.named_parameters() if name == "head.weight")
+    expected = network(given).sum(0)
+    torch.testing.assert_close(gradient, expected.expand(5, 64).detach(), rtol=1e-4, atol=1e-4)
+    assert all(p.grad is None for p in network.parameters())
+    assert [id(p) for p in fast.parameters()] == [id(p) for p in model.head.parameters()]
+
+
+def test_a_model_that_cannot_be_folded_is_used_as_it_is() -> None:
+    model = models.Classifier(nn.Flatten(), heads.Linear(4, 2))
+    assert still(model) is model

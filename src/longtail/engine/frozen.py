@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from longtail.backbones import Branched, PlacesResNet, ResNet
 from longtail.backbones.fused import Convolution
+from longtail.models import Classifier, Experts
 
 # Images at a time on a processor: the maps of one slice stay in the cache. Larger batches are slower.
 _SLICE = 64
@@ -63,6 +64,16 @@ def folded(backbone: nn.Module, *, dtype: torch.dtype = torch.float32) -> Folded
                 parent.add_module(first, nn.Identity())
                 parent.add_module(second, Convolution(conv, bn, dtype))
     return Folded(network, dtype)
+
+
+def still(model: nn.Module, *, dtype: torch.dtype = torch.float32) -> nn.Module:
+    """`model` with a folded copy of its backbone and its own head: training the head trains the model's.
+
+    A model that cannot be folded is given back as it is. Manifold mixup needs the maps inside: not for it.
+    """
+    if not isinstance(model, Classifier | Experts) or not folds(model.backbone):
+        return model
+    return type(model)(folded(model.backbone, dtype=dtype), model.head).train(model.training)  # pyright: ignore[reportArgumentType]
 
 
 def _pairs(parent: nn.Module) -> Iterator[tuple[str, str]]:
