@@ -9,7 +9,17 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from longtail import counts, losses
-from longtail.losses import GCL, LDAM, RIDE, BalancedSoftmax, CrossEntropy, FeatureBalanced, Mixed, PerExpert
+from longtail.losses import (
+    GCL,
+    LDAM,
+    RIDE,
+    BalancedSoftmax,
+    CrossEntropy,
+    Distilled,
+    FeatureBalanced,
+    Mixed,
+    PerExpert,
+)
 
 EXPERTS = 3
 RHO = 0.05
@@ -236,3 +246,30 @@ def test_class_weights_of_gcl_are_pytorchs_weighted_mean(batch, noise, images):
 def test_what_cannot_be_is_an_error(images, wrong, message):
     with pytest.raises(ValueError, match=message):
         wrong(images)
+
+
+def test_distillation_is_its_equation(scores, target, images):
+    teacher = torch.randn(16, 10, generator=torch.Generator().manual_seed(6), dtype=torch.float64) * 5
+    heat, base, expected = 1.5, RIDE(LDAM(images), images), 0.0
+    for sample, known in zip(scores.tolist(), teacher.tolist(), strict=True):
+        for expert in sample:
+            wanted, made = softmax([z / heat for z in known]), softmax([30 * c / heat for c in expert])
+            expected += (
+                heat**2 * math.fsum(p * math.log(p / q) for p, q in zip(wanted, made, strict=True)) / 16
+            )
+    loss = Distilled(base, temperature=heat, weight=0.7)
+    assert loss.needs == ("teacher",)
+    made = float(loss(scores, target, teacher=teacher) - base(scores, target))
+    assert made == pytest.approx(0.7 * expected, rel=1e-10)
+    same = loss(scores, target, teacher=30 * scores[:, 1])
+    assert float(same) < float(loss(scores, target, teacher=-30 * scores[:, 1]))
+
+
+def test_a_student_that_agrees_with_its_teacher_pays_nothing(batch, images):
+    cosine, target = batch
+    base = GCL(images, strength=0.0)
+    loss = Distilled(base)
+    torch.testing.assert_close(loss(cosine, target, teacher=30 * cosine), base(cosine, target))
+    for missing in ({}, {"teacher": cosine[:, :-1]}):
+        with pytest.raises(ValueError, match="teacher must be logits"):
+            loss(cosine, target, **missing)

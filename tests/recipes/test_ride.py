@@ -18,9 +18,20 @@ from longtail.engine import schedule
 from longtail.engine.features import features
 from longtail.engine.fit import train
 from longtail.engine.load import evaluate_run
-from longtail.errors import UsageError
+from longtail.errors import LongtailError, UsageError
 from longtail.keys import Key
-from longtail.recipe import GCL, RIDE, SGD, Backbone, BalancedSoftmax, Evaluation, Experts, PerExpert, Recipe
+from longtail.recipe import (
+    GCL,
+    RIDE,
+    SGD,
+    Backbone,
+    BalancedSoftmax,
+    Distilled,
+    Evaluation,
+    Experts,
+    PerExpert,
+    Recipe,
+)
 from longtail.recipes import cells, digits, experts, paper, ride, stages
 from longtail.report import describe
 from longtail.report.page import write as report
@@ -217,3 +228,42 @@ def test_a_linear_head_in_the_place_of_several_is_refused_in_one_line(run: RunFo
     with pytest.raises(UsageError, match="Heads") as raised:
         train(replace(made, stages=(*short, replace(again, head="linear"))), out=tmp_path / "run")
     assert "\n" not in str(raised.value)
+
+
+# ------------------------------------------------------------------------------------------- from a teacher
+
+
+def taught(run: RunFolder, **changes: object) -> Recipe:
+    made = run.recipe()
+    first = replace(made.stages[0], epochs=1, loss=Distilled(base=made.stages[0].loss), teacher=str(run.path))
+    return replace(made, stages=(first,), **changes)
+
+
+def test_experts_learn_from_a_finished_run_which_stays_as_it_is(run: RunFolder, tmp_path: Path) -> None:
+    before = (run.path / "model.safetensors").read_bytes()
+    student = train(taught(run), out=tmp_path / "student")
+    alone = replace(taught(run).stages[0], loss=run.recipe().stages[0].loss, teacher=None)
+    other = train(replace(run.recipe(), stages=(alone,)), out=tmp_path / "alone")
+    assert (run.path / "model.safetensors").read_bytes() == before
+    # The same first batch and weights: what is added to the loss is the distance to the teacher.
+    losses = [
+        json.loads((f.path / "steps.jsonl").read_text().splitlines()[0])["loss"] for f in (student, other)
+    ]
+    assert losses[0] > losses[1] + 0.1
+    assert lt.load(student.path)(torch.zeros(2, 3, 8, 8)).shape == (2, 10)
+
+
+def test_a_teacher_that_does_not_fit_is_refused_before_anything_is_trained(
+    run: RunFolder, tmp_path: Path
+) -> None:
+    other = replace(digits.IMAGES, mean=(0.5, 0.5, 0.5))
+    with pytest.raises(UsageError, match="normalisation"):
+        train(taught(run, images=other), out=tmp_path / "a")
+    stage = replace(taught(run).stages[0], mixing=recipe.ManifoldMixup())
+    with pytest.raises(UsageError, match="manifold"):
+        train(replace(taught(run), stages=(stage,)), out=tmp_path / "b")
+    with pytest.raises(ValidationError, match="go together"):
+        replace(taught(run), stages=(replace(stage, teacher=None),))
+    gone = replace(taught(run).stages[0], teacher=str(tmp_path / "gone"))
+    with pytest.raises(LongtailError, match="gone"):
+        train(replace(taught(run), stages=(gone,)), out=tmp_path / "c")

@@ -18,6 +18,7 @@ from longtail.engine.progress import Progress, Silent
 from longtail.engine.record import Record
 from longtail.engine.signals import watch
 from longtail.engine.step import Step
+from longtail.engine.teacher import teachers
 from longtail.keys import Key
 from longtail.recipe import Recipe, Stage
 from longtail.run.folder import RunFolder
@@ -48,6 +49,7 @@ def train(
 def fit(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Record) -> None:
     """Algorithm 1: for each stage, train what the stage names, on the stage's sampling, with its loss."""
     feed = Feed(here, recipe, data)
+    taught = teachers(recipe, data.names, here)
     done = record.place()
     record.began(sum(feed.steps(stage) * stage.epochs for stage in recipe.stages), done)
     for number, stage in enumerate(recipe.stages):
@@ -65,7 +67,7 @@ def fit(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Re
         steps = feed.steps(stage)
         begin, epochs_done = record.restore(number, stage, optimizer, steps)
         net = environment.compiled(recipe, here.wrap(model))
-        update = captured(Step(here, recipe, stage, net, loss, optimizer))
+        update = captured(Step(here, recipe, stage, net, loss, optimizer, taught.get(stage.teacher or "")))
         for epoch in range(epochs_done, stage.epochs):
             trainable.set_modes(model, stage)
             for step, mixture, batch, share in feed.epoch(

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from longtail.data.mixing import Mixture
 from longtail.engine.distributed import World
+from longtail.engine.teacher import Teacher
 from longtail.keys import Key
 from longtail.recipe import Recipe, Stage
 
@@ -27,8 +28,9 @@ class Step:
         net: nn.Module,
         loss: nn.Module,
         optimizer: torch.optim.SGD,
+        teacher: Teacher | None = None,
     ):
-        self.world, self.stage, self.net, self.loss = world, stage, net, loss
+        self.world, self.stage, self.net, self.loss, self.teacher = world, stage, net, loss, teacher
         self.precision = torch.bfloat16 if recipe.precision == "bf16" else None
         self.noise = torch.Generator(device=world.device)
         self.trouble = torch.zeros((), device=world.device)
@@ -60,7 +62,8 @@ class Step:
     def forward(self, mixture: Mixture, progress: float) -> Tensor:
         with torch.autocast(self.world.device.type, dtype=self.precision, enabled=self.precision is not None):
             output = self.net(*mixture.inputs)
-        given = {"progress": progress, "features": output.features}
+            taught = self.teacher(mixture.images) if self.teacher is not None else None
+        given = {"progress": progress, "features": output.features, "teacher": taught}
         if "norms" in self.needs:
             given["norms"] = output.features.float().norm(dim=-1)
         extra = {name: given[name] for name in self.needs}

@@ -26,6 +26,7 @@ LOSSES = {
     "gcl": "GCL",
     "ride": "RIDE",
     "per_expert": "for each expert",
+    "distilled": "distilled",
 }
 
 
