@@ -1,0 +1,112 @@
+"""Writes the numbers of docs/methods.md: parameters, cost of a step, the paper's figures, and ours when run.
+
+    python scripts/methods_page.py
+
+Every number comes from a file: benchmarks/results/method_cost.csv, longtail.recipes.paper_tables, and the
+final.json of the runs under results/. What has not been run is a dash. Text outside the markers stays.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from longtail.recipe import Cifar
+from longtail.recipes import catalogue, overrides, paper
+from longtail.run.folder import RunFolder
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "methods.md"
+BEGIN, END = "<!-- numbers: python scripts/methods_page.py -->", "<!-- end of numbers -->"
+COLUMNS = (
+    "recipe",
+    "parameters",
+    "cost of a step",
+    "paper, CIFAR-10-LT",
+    "ours",
+    "paper, CIFAR-100-LT",
+    "ours",
+    "ours, 20 epochs, CIFAR-10-LT",
+)
+HEAD = f"| {' | '.join(COLUMNS)} |\n{'| --- ' * len(COLUMNS)}|"
+
+
+def costs() -> list[dict[str, str]]:
+    with (ROOT / "benchmarks" / "results" / "method_cost.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def runs() -> list[tuple[Path, Mapping[str, Any], float]]:
+    """(folder, recipe as written, top-1 after the last epoch) of every finished run in results/."""
+    found: list[tuple[Path, Mapping[str, Any], float]] = []
+    for final in sorted((ROOT / "results").rglob("final.json")):
+        if RunFolder(final.parent).is_finished:
+            recipe = overrides.plain(RunFolder(final.parent).recipe())  # with what later versions added
+            found.append((final, recipe, json.loads(final.read_text())["last"]["top1"]))
+    return found
+
+
+def same_method(run: Mapping[str, Any], call: str, classes: int) -> bool:
+    """Whether a run is this recipe on CIFAR-LT at 100 to 1: the same losses, model, sampling and mixing."""
+    name, *settings = call.split()
+    wanted = catalogue.make(name, [f"classes={classes}", "ratio=100", *settings])
+    assert isinstance(wanted.data, Cifar)
+    plain: Mapping[str, Any] = overrides.plain(wanted)
+    if (
+        run["name"] != name
+        or run["data"].get("classes") != classes
+        or len(run["stages"]) != len(wanted.stages)
+    ):
+        return False
+    if (run["data"].get("longtail") or {}).get("ratio") != 100 or run["model"] != plain["model"]:
+        return False
+    parts = ("loss", "sampling", "mixing", "paired")
+    pairs = zip(run["stages"], plain["stages"], strict=True)
+    return all(one.get(part) == other.get(part) for one, other in pairs for part in parts)
+
+
+def epochs_of(run: Mapping[str, Any]) -> int:
+    return sum(stage["epochs"] for stage in run["stages"] if "backbone" in stage["trains"])
+
+
+def cell(chosen: list[tuple[Path, Mapping[str, Any], float]]) -> str:
+    """Every seed's figure, each a link to the file that it is in."""
+    made = [f"[{top1:.2f}](../{path.relative_to(ROOT).as_posix()})" for path, _, top1 in chosen]
+    return ", ".join(made) or "-"
+
+
+def row(cost: Mapping[str, str], known: list[tuple[Path, Mapping[str, Any], float]]) -> str:
+    call = cost["recipe"]
+    ratio = f"{cost['ratio']} ({cost['ratio_q1']} to {cost['ratio_q3']})"
+    cells = [f"`{call}`", f"{int(cost['parameters']):,}", ratio]
+    for classes in (10, 100):
+        name, *settings = call.split()
+        made = catalogue.make(name, [f"classes={classes}", "ratio=100", *settings])
+        figure = paper.published(overrides.plain(made))
+        mine = [run for run in known if same_method(run[1], call, classes)]
+        cells += [f"{figure.value:.2f}" if figure else "-", cell([r for r in mine if epochs_of(r[1]) >= 200])]
+    short = [run for run in known if "short" in run[0].parts and same_method(run[1], call, 10)]
+    return "| " + " | ".join([*cells, cell(short)]) + " |"
+
+
+def numbers() -> str:
+    measured, known = costs(), runs()
+    about = measured[0]
+    note = (
+        f"Cost: median of {about['repeats']} rounds and its quartiles, {about['cpu']}, {about['threads']} "
+        f"thread(s), torch {about['torch']}, commit {about['commit']} (`benchmarks/method_cost.py`)."
+    )
+    return "\n".join([HEAD, *(row(cost, known) for cost in measured), "", note])
+
+
+def written(page: str, text: str) -> str:
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(), numbers()))
