@@ -5,11 +5,13 @@ Runs of several processes are started by torchrun, which sets RANK, WORLD_SIZE a
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,6 +21,9 @@ from longtail.errors import LongtailError, MachineError
 
 # A rank that waits longer than this for the others gives up instead of hanging for a night.
 PATIENCE = timedelta(minutes=10)
+# torch 2.13 gave the argument another name and warns of the old one.
+_ARGUMENTS = inspect.signature(nn.parallel.DistributedDataParallel).parameters
+NO_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _ARGUMENTS else "broadcast_buffers"
 
 
 @dataclass(frozen=True)
@@ -38,9 +43,9 @@ class World:
         if self.size == 1 or not any(p.requires_grad for p in model.parameters()):
             return model
         ids = [self.device] if self.device.type == "cuda" else None
-        return nn.parallel.DistributedDataParallel(
-            model, device_ids=ids, gradient_as_bucket_view=True, broadcast_buffers=False
-        )
+        wrapper = nn.parallel.DistributedDataParallel
+        no_buffers: dict[str, Any] = {NO_BUFFERS: False}  # share_buffers does it, when it matters
+        return wrapper(model, device_ids=ids, gradient_as_bucket_view=True, **no_buffers)
 
     def total(self, tensors: Iterable[Tensor]) -> None:
         """Sums each tensor over the processes, in place."""
@@ -113,5 +118,17 @@ def world(device: str | None = None) -> Generator[World]:
     dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
         yield World(place, rank, size)
+    except RuntimeError as error:
+        if not _lost_contact(error):
+            raise
+        raise MachineError(
+            "another process of this run has ended, and its own message says why; the same command goes on "
+            "from the last checkpoint"
+        ) from error
     finally:
         dist.destroy_process_group()
+
+
+def _lost_contact(error: RuntimeError) -> bool:
+    """Whether a sum over the processes failed, rather than something of our own."""
+    return isinstance(error, dist.DistError) or any(name in str(error) for name in ("gloo", "Gloo", "NCCL"))
