@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from longtail.recipes import baselines as baselines
     from longtail.recipes import catalogue as catalogue
     from longtail.recipes import cifar as cifar
+    from longtail.recipes import decoupled as decoupled
     from longtail.recipes import digits as digits
     from longtail.recipes import folder as folder
     from longtail.recipes import imagenet_lt as imagenet_lt
@@ -23,13 +24,24 @@ if TYPE_CHECKING:
     from longtail.recipes import places_lt as places_lt
     from longtail.recipes import ride as ride
 
-FAMILIES = ("baselines", "cifar", "digits", "folder", "imagenet_lt", "inat18", "places_lt", "ride")
+FAMILIES = (
+    "baselines",
+    "cifar",
+    "decoupled",
+    "digits",
+    "folder",
+    "imagenet_lt",
+    "inat18",
+    "places_lt",
+    "ride",
+)
 
 __all__ = [
     "FAMILIES",
     "baselines",
     "catalogue",
     "cifar",
+    "decoupled",
     "digits",
     "folder",
     "imagenet_lt",
