@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from longtail.backbones import Branched, Mix
+from longtail.backbones import Branched, Mix, Separate
 
 
 class Output(NamedTuple):
@@ -59,10 +59,11 @@ class Experts(nn.Module):
     """RIDE's network (spec B4, F5): early layers are shared, each expert has its own late layers and head.
 
     Scores are [B, K, C] and features [B, K, D]; the prediction is that of the mean over experts of the clean
-    logits. `mix` acts in the shared part, as in `Classifier`.
+    logits. `mix` acts in the shared part, as in `Classifier`. Over a `Separate` backbone these are whole
+    networks side by side (NCL), and `mix` acts in each.
     """
 
-    def __init__(self, backbone: Branched, head: Heads):
+    def __init__(self, backbone: Branched | Separate, head: Heads):
         super().__init__()
         self.backbone = backbone
         self.head = head

@@ -179,16 +179,29 @@ class RIDE:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class NestedCollaborative:
+    """NCL: balanced softmax for each of several networks, which also learn from one another."""
+
+    kind: Literal["nested_collaborative"] = "nested_collaborative"
+    mutual: NonNegative = 0.6
+    nested: NonNegative = 1.0  # how much the hard classes count beside all classes
+    hard: Annotated[float, Field(gt=0, le=1)] = 0.3  # which part of the classes
+
+
+Several = PerExpert | RIDE | NestedCollaborative  # losses of experts: scores [B, K, C]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Distilled:
     """A loss, and the softened prediction of the finished run that the stage names as its teacher."""
 
     kind: Literal["distilled"] = "distilled"
-    base: Annotated[Single | PerExpert | RIDE, Field(discriminator="kind")] = RIDE()
+    base: Annotated[Single | Several, Field(discriminator="kind")] = RIDE()
     temperature: Positive = 1.5
     weight: NonNegative = 1.0
 
 
-Loss = Annotated[Single | PerExpert | RIDE | Distilled, Field(discriminator="kind")]
+Loss = Annotated[Single | Several | Distilled, Field(discriminator="kind")]
 
 # ---------------------------------------------------------------------------------- sampling and mixing
 
@@ -379,13 +392,17 @@ class Classifier:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Experts:
-    """RIDE's network: shared early layers, then `count` copies of the rest. Scores are [B, K, C]."""
+    """RIDE's network: shared early layers, then `count` copies of the rest. Scores are [B, K, C].
+
+    With shares="nothing" these are `count` whole networks (NCL).
+    """
 
     kind: Literal["experts"] = "experts"
     backbone: Backbone = Backbone()
     head: Literal["linear", "cosine"] = "cosine"
     count: Count = 3
     reduced: bool = False
+    shares: Literal["early", "nothing"] = "early"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -572,8 +589,8 @@ class Recipe:
             if taught != (stage.teacher is not None):
                 raise ValueError(f"stage {stage.name}: a teacher and the loss distilled go together")
             loss = stage.loss.base if isinstance(stage.loss, Distilled) else stage.loss
-            if isinstance(loss, PerExpert | RIDE) != several:
-                what = "experts, whose loss is ride or per_expert" if several else "one network"
+            if isinstance(loss, Several) != several:
+                what = "experts, whose losses are ride, per_expert and the like" if several else "one network"
                 raise ValueError(f"stage {stage.name}: loss {loss.kind} is not for {what}")
 
 

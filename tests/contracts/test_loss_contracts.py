@@ -24,7 +24,8 @@ from longtail.losses import Mixed
 COUNTS = torch.tensor([5000, 800, 120, 21, 1])
 CLASSES, BATCH = len(COUNTS), 12
 # The numbers that a loss adds to plain cross-entropy; at 0 and equal counts nothing is left of it.
-STRENGTHS = ("gamma", "margin", "tau", "strength", "focal", "head", "tail", "beta", "diversity", "weight")
+STRENGTHS = ("gamma", "margin", "tau", "strength", "focal", "head", "tail", "beta", "diversity")
+STRENGTHS += ("weight", "mutual", "nested")
 
 
 def _specs() -> Iterator[Any]:
@@ -69,7 +70,7 @@ def taken(given: dict[str, Any], chosen: Tensor) -> dict[str, Any]:
 
 def shaped(spec: Any, scores: Tensor, experts: int = 2) -> Tensor:
     """[B, C] as it is, or [B, experts, C] for a loss of experts: the others see other images' scores."""
-    if not hasattr(spec, "base"):
+    if not hasattr(build(spec, COUNTS), "each") and not hasattr(spec, "base"):
         return scores
     return torch.stack([scores.roll(expert, 0) for expert in range(experts)], 1)
 

@@ -24,6 +24,7 @@ from longtail.backbones import (
 )
 from longtail.backbones.branched import Branched as Branched
 from longtail.backbones.branched import Residual as Residual
+from longtail.backbones.branched import Separate as Separate
 from longtail.backbones.places_resnet import PlacesResNet as PlacesResNet
 from longtail.backbones.residual import Mix as Mix
 from longtail.backbones.residual import ResNet as ResNet
@@ -69,6 +70,14 @@ def experts(
     shared = _residual(name, generator, weights, reduced=reduced)
     copies = (_residual(name, generator, weights, reduced=reduced) for _ in range(count))
     return branched.experts(shared, copies)
+
+
+def separate(name: str, count: int, *, generator: torch.Generator, weights: Weights = None) -> Separate:
+    """`count` whole networks side by side (NCL): features [B, count, D]."""
+    networks = [make(name, generator=generator, weights=weights) for _ in range(count)]
+    width = networks[0].num_features
+    assert isinstance(width, int)
+    return Separate(networks, width)
 
 
 def two_branch(name: str, *, generator: torch.Generator, weights: Weights = None) -> Branched:

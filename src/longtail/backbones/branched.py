@@ -41,6 +41,19 @@ class Branched(nn.Module):
         return torch.stack([self.late(maps, branch) for branch in range(len(self.branches))], dim=1)
 
 
+class Separate(nn.Module):
+    """Several whole networks on the same images: [B, 3, H, W] -> features [B, K, num_features]."""
+
+    def __init__(self, networks: Sequence[nn.Module], num_features: int):
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+        self.num_features = num_features
+
+    def forward(self, images: Tensor, mix: Mix | None = None) -> Tensor:
+        given = (images,) if mix is None else (images, mix)
+        return torch.stack([network(*given) for network in self.networks], dim=1)
+
+
 def experts(shared: Residual, branches: Iterable[Residual]) -> Branched:
     """RIDE's cut (spec F5): after layer1 on CIFAR, after layer2 on ImageNet, after the trunk on Places."""
     at = shared.fork_after

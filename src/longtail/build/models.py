@@ -7,6 +7,7 @@ from typing import Literal, assert_never
 from torch import nn
 
 from longtail import backbones, heads, models, recipe
+from longtail.errors import UsageError
 from longtail.keys import Key
 
 HeadName = Literal["linear", "cosine"]
@@ -23,14 +24,12 @@ def model(spec: recipe.Model, num_classes: int, key: Key) -> nn.Module:
                 backbone, head(spec.head, _width(backbone), num_classes, key.fold("head"))
             )
         case recipe.Experts():
-            branched = backbones.experts(
-                name, spec.count, reduced=spec.reduced, generator=generator, weights=weights
-            )
+            several = _several(spec, key)
             each = [
-                head(spec.head, branched.num_features, num_classes, key.fold("head", expert))
+                head(spec.head, several.num_features, num_classes, key.fold("head", expert))
                 for expert in range(spec.count)
             ]
-            return models.Experts(branched, models.Heads(each))
+            return models.Experts(several, models.Heads(each))
         case recipe.TwoBranch():
             branched = backbones.two_branch(name, generator=generator, weights=weights)
             both = 2 * branched.num_features
@@ -60,6 +59,18 @@ def head(name: HeadName, num_features: int, num_classes: int, key: Key) -> heads
             return heads.Cosine(num_features, num_classes, generator=key.generator())
         case _:
             assert_never(name)
+
+
+def _several(spec: recipe.Experts, key: Key) -> backbones.Branched | backbones.Separate:
+    name, weights = spec.backbone.name, spec.backbone.weights
+    generator = key.fold("backbone").generator()
+    if spec.shares == "nothing":
+        if spec.reduced:
+            raise UsageError(
+                "model.reduced narrows what experts do not share; whole networks stay as they are"
+            )
+        return backbones.separate(name, spec.count, generator=generator, weights=weights)
+    return backbones.experts(name, spec.count, reduced=spec.reduced, generator=generator, weights=weights)
 
 
 def _width(backbone: nn.Module) -> int:

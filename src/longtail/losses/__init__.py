@@ -21,6 +21,7 @@ from longtail.losses.lade import LADE as LADE
 from longtail.losses.margin import LDAM as LDAM
 from longtail.losses.margin import ArcFace as ArcFace
 from longtail.losses.margin import CosFace as CosFace
+from longtail.losses.nested import NestedCollaborative as NestedCollaborative
 from longtail.losses.reweighted import Reweighted as Reweighted
 from longtail.losses.smoothing import LabelAwareSmoothing as LabelAwareSmoothing
 from longtail.losses.softmax import CrossEntropy as CrossEntropy
@@ -43,6 +44,7 @@ __all__ = [
     "LabelAwareSmoothing",
     "LogitAdjusted",
     "Mixed",
+    "NestedCollaborative",
     "PerExpert",
     "Reweighted",
     "Target",

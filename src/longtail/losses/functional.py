@@ -206,3 +206,12 @@ def distilled(logits_BKC: Tensor, teacher_BC: Tensor, temperature: float) -> Ten
     teacher_B1C = functional.log_softmax(teacher_BC[:, None] / temperature, -1)
     each_BKC = functional.log_softmax(logits_BKC / temperature, -1)
     return temperature**2 * (teacher_B1C.exp() * (teacher_B1C - each_BKC)).sum((1, 2))
+
+
+def mutual(log_probabilities_BKC: Tensor) -> Tensor:
+    """`sum_(e != f) KL(p_f || p_e) / (K - 1)` of every sample; gradient flows into both (Li et al. 2022)."""
+    experts = log_probabilities_BKC.shape[1]
+    if experts == 1:
+        return log_probabilities_BKC.new_zeros(len(log_probabilities_BKC))
+    ahead_BKC = experts * log_probabilities_BKC - log_probabilities_BKC.sum(1, keepdim=True)
+    return (log_probabilities_BKC.exp() * ahead_BKC).sum((1, 2)) / (experts - 1)

@@ -27,6 +27,7 @@ LOSSES = {
     "ride": "RIDE",
     "per_expert": "for each expert",
     "distilled": "distilled",
+    "nested_collaborative": "nested collaborative learning",
 }
 
 
