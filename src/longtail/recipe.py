@@ -416,7 +416,7 @@ class TwoBranch:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Deconfounded:
-    """De-confound-TDE's network: cosine-like heads on parts of the features; at test time a direction less."""
+    """De-confound-TDE's network: cosine-like heads on parts of the features."""
 
     kind: Literal["deconfounded"] = "deconfounded"
     backbone: Backbone = Backbone()

@@ -23,6 +23,7 @@ LOSSES = {
     "balanced_softmax": "balanced softmax",
     "label_aware_smoothing": "label-aware smoothing",
     "feature_balanced": "feature-balanced loss",
+    "lade": "LADE",
     "gcl": "GCL",
     "ride": "RIDE",
     "per_expert": "for each expert",
