@@ -267,3 +267,15 @@ def test_a_teacher_that_does_not_fit_is_refused_before_anything_is_trained(
     gone = replace(taught(run).stages[0], teacher=str(tmp_path / "gone"))
     with pytest.raises(LongtailError, match="gone"):
         train(replace(taught(run), stages=(gone,)), out=tmp_path / "c")
+
+
+def test_a_recipe_with_a_teacher_is_the_same_beside_one_term_and_is_no_row_of_the_paper() -> None:
+    made, alone = ride.ldam(teacher="runs/six"), ride.ldam()
+    for stage, plain in zip(made.stages, alone.stages, strict=True):
+        assert stage == replace(plain, loss=Distilled(base=plain.loss, temperature=1.5), teacher="runs/six")
+    assert paper.published(lt.recipes.overrides.plain(made)) is None
+    value = lt.recipes.overrides.plain(made)
+    for path in made.provenance:
+        found = value
+        for part in path.split("."):
+            found = found[int(part)] if isinstance(found, list) else found[part]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from longtail.recipe import GCL, LDAM, RIDE, SGD, Mixup, MultiStep, Stage
+from longtail.recipe import GCL, LDAM, RIDE, SGD, Distilled, Mixup, MultiStep, Recipe, Stage
 
 Noise = Literal["per_expert", "shared"]
 CODE = "RIDE's own code"
@@ -49,6 +49,22 @@ def trained(  # noqa: PLR0913  (what differs between the data sets)
         optimizer_state="kept",
     )
     return first, second
+
+
+def taught(recipe: Recipe, teacher: str) -> Recipe:
+    """The same with a term in every stage that draws each expert towards a finished run."""
+    made = [
+        replace(stage, loss=Distilled(base=stage.loss), teacher=teacher)
+        for stage in recipe.stages
+        if not isinstance(stage.loss, Distilled)
+    ]
+    moved = {path.replace(".loss.", ".loss.base."): where for path, where in recipe.provenance.items()}
+    number = range(len(made))
+    moved |= {f"stages.{n}.loss.temperature": f"{CODE}: 1.5 on CIFAR" for n in number}
+    moved |= {
+        f"stages.{n}.loss.weight": "inferred: 1; its code adds the whole loss once per expert" for n in number
+    }
+    return replace(recipe, stages=tuple(made), provenance=moved)
 
 
 def _reweighted(each: LDAM | GCL) -> LDAM | GCL:

@@ -212,6 +212,8 @@ def _innermost(loss: Plain) -> Plain:
 
 def _is_paper_track(recipe: Plain) -> bool:
     data, images = recipe["data"], recipe.get("images", {})
+    if any(stage.get("teacher") for stage in recipe["stages"]):
+        return False
     jitter = images.get("jitter", 0) and not _is_ride(recipe)  # RIDE's own code has it on ImageNet-LT
     if images.get("policy", "none") != "none" or images.get("cutout", 0) or jitter:
         return False

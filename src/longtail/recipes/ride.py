@@ -33,9 +33,14 @@ def ldam(
     seed: int = 0,
     epochs: int = 200,
     mixup: bool = True,
+    teacher: str | None = None,
 ) -> Recipe:
-    """The row RIDE: LDAM for each expert, re-weighted from epoch 160 on, and the diversity term."""
-    return _cifar("ride.ldam", LDAM(), classes, ratio, experts, reduced, seed, epochs, mixup)
+    """The row RIDE: LDAM for each expert, re-weighted from epoch 160 on, and the diversity term.
+
+    `teacher` is the folder of a finished run, of six experts in RIDE's own code, that these learn from too.
+    """
+    made = _cifar("ride.ldam", LDAM(), classes, ratio, experts, reduced, seed, epochs, mixup)
+    return made if teacher is None else mixture.taught(made, teacher)
 
 
 def gcl(
