@@ -1,7 +1,8 @@
 """The equations, one function each. Pure: no modules, no state, no randomness.
 
 B batch, C classes, K experts. A cloud is already times the strength and the noise: `strength * size_C *
-noise_BC`, none of it negative. Equation numbers are those of the GCL paper (arXiv 2305.10648) as listed in docs/method.md.
+noise_BC`, none of it negative. Equation numbers are those of the GCL paper (arXiv 2305.10648) as listed in
+docs/method.md.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ class CosFace(nn.Module):
     """Large margin cosine loss: the target's cosine must win by `margin` (Wang et al. 2018).
 
     Example:
+        >>> import torch
         >>> CosFace()(torch.zeros(2, 3), torch.tensor([0, 2])).shape
         torch.Size([])
     """
@@ -68,6 +69,7 @@ class ArcFace(nn.Module):
     Past pi the logit falls on linearly; `easy` gives a margin only where the cosine is positive.
 
     Example:
+        >>> import torch
         >>> ArcFace()(torch.zeros(2, 3), torch.tensor([0, 2])).shape
         torch.Size([])
     """
@@ -101,6 +103,7 @@ class LDAM(nn.Module):
     `counts.effective_weights(counts, 0.9999)`; the mean is then PyTorch's weighted mean.
 
     Example:
+        >>> import torch
         >>> LDAM([500, 50, 5])(torch.zeros(2, 3), torch.tensor([0, 2])).shape
         torch.Size([])
     """
