@@ -37,9 +37,7 @@ with tempfile.TemporaryDirectory() as folder:
     test = lt.data.digits.read().test
     model = lt.load(run.path)  # the last of the two
     with torch.no_grad():
-        scores = model.model(
-            (test.images / 255 - model.mean) / model.std
-        ).scores  # [N, experts, C]
+        scores = model.model((test.images / 255 - model.mean) / model.std).scores  # [N, experts, C]
     accuracies = [(expert.argmax(1) == test.targets).float().mean() for expert in scores.unbind(1)]
     together = (model.loss.logits(scores).argmax(1) == test.targets).float().mean()
     print(

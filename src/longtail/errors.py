@@ -2,7 +2,7 @@
 
 
 class LongtailError(Exception):
-    """A failure that the user can act on. `number` is printed as error[E310]; `exit_code` ends the process."""
+    """A failure that the user can act on. `number` is printed as error[E310]; `exit_code` ends it all."""
 
     exit_code = 70
     number = 700

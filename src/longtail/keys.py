@@ -61,7 +61,7 @@ def uniforms(key: Key, positions: NDArray[np.int64], columns: int) -> NDArray[np
 
 
 def _splitmix(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64 (Steele, Lea, Flood 2014), twice: one round leaves weak low-entropy seeds."""
+    """The finaliser of splitmix64 (Steele, Lea, Flood 2014), twice: one round leaves weak seeds weak."""
     for _ in range(2):
         state = (state + np.uint64(0x9E3779B97F4A7C15)) & np.uint64(0xFFFFFFFFFFFFFFFF)
         state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

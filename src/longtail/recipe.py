@@ -313,7 +313,7 @@ class Cached:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TauNorm:
-    """w_j / |w_j|^tau without a bias; tau is chosen on held-out images by the mean recall of their classes."""
+    """w_j / |w_j|^tau without a bias; tau is chosen on held-out images by their classes' mean recall."""
 
     kind: Literal["tau_norm"] = "tau_norm"
     taus: Annotated[tuple[NonNegative, ...], Field(min_length=1)] = tuple(step / 10 for step in range(21))

@@ -12,7 +12,6 @@ from longtail import build
 from longtail.engine.distributed import World
 from longtail.engine.feed import Feed
 from longtail.errors import UsageError
-from longtail.keys import Key
 from longtail.run import canonical, checkpoint, tensors
 from longtail.run.folder import RunFolder, recipe_json
 

@@ -17,13 +17,13 @@ def retrain(
         Path, typer.Argument(metavar="RUN", help="A finished run folder; its first stage is kept.")
     ],
     settings: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="NAME=VALUE...",
             help="technique=crt, crt_decoupling, lws, lws_decoupling, tau_norm, ncm, disalign, mislas, "
             "logit_adjust or none; sampling=class_balanced and others; epochs=30.",
         ),
-    ],
+    ] = None,
     *,
     out: Annotated[Path, typer.Option(help="The new run folder. An interrupted run in it goes on.")],
     device: Annotated[
@@ -38,7 +38,7 @@ def retrain(
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise UsageError("retrain works in one process; start it without torchrun")
     first = RunFolder.open(source).recipe()  # a wrong folder or argument is refused before torch is loaded
-    plan = retraining.plan(first, catalogue.call("retrain", retraining.Choices, settings))
+    plan = retraining.plan(first, catalogue.call("retrain", retraining.Choices, settings or ()))
 
     from longtail.cli.display import watching
     from longtail.cli.train import summary

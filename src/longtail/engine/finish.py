@@ -33,9 +33,7 @@ def finish(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record:
 def _write(alone: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Record) -> None:
     folder, stage = record.folder, recipe.stages[-1]
     folder.write_tensors("model.safetensors", {n: t.contiguous() for n, t in model.state_dict().items()})
-    folder.write(
-        "model.json", {"names": list(data.names), "recipe": folder.digest(), "stage": stage.name}
-    )
+    folder.write("model.json", {"names": list(data.names), "recipe": folder.digest(), "stage": stage.name})
     loss = build.loss(stage.loss, data.counts).to(alone.device)
     scores = [
         s.cpu() for s, _ in logits(alone, exact(recipe), model, loss, evaluation_batches(alone, recipe, data))

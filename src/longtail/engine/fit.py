@@ -48,6 +48,7 @@ def train(
 
 def fit(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Record) -> None:
     """Algorithm 1: for each stage, train what the stage names, on the stage's sampling, with its loss."""
+    posthoc.require(recipe, data)
     feed = Feed(here, recipe, data)
     taught = teachers(recipe, data.names, here)
     done = record.place()

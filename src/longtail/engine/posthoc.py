@@ -24,6 +24,17 @@ from longtail.recipe import LogitAdjust, NearestMean, Recipe, Stage, TauNorm
 Facts = dict[str, Any]
 
 
+def require(recipe: Recipe, data: Dataset) -> None:
+    """Refuses at the start what could not be done at the end."""
+    for stage in recipe.stages:
+        if isinstance(stage.posthoc, TauNorm) and data.held_out is None:
+            raise UsageError(
+                f"stage {stage.name}: tau is chosen on held-out images, and this data has none; set "
+                'data.held_out (train: --set \'data.held_out={"source":"leftover"}\'; '
+                "retrain: held_out=leftover)"
+            )
+
+
 def transform(here: World, recipe: Recipe, stage: Stage, data: Dataset, model: nn.Module) -> Facts:
     """Gives the model the head that `stage.posthoc` names; what had to be chosen for it, else nothing."""
     here.share_buffers(model)
@@ -80,11 +91,8 @@ def _sweep(  # noqa: PLR0913  (each is a different thing)
 
     A class without such images cannot be averaged in; its recall on training images is noted beside.
     """
-    if data.held_out is None:
-        raise UsageError(
-            f"stage {stage.name}: tau is chosen on held-out images, and this data has none; "
-            'set data.held_out, for example --set \'data.held_out={"source":"leftover"}\''
-        )
+    require(recipe, data)
+    assert data.held_out is not None
     features, labels = _features(here, recipe, model, data.held_out)
     unseen = sorted(set(range(len(data.names))) - set(labels.tolist()))
     extra = data.train.select(torch.isin(data.train.targets, torch.tensor(unseen)).nonzero().flatten())

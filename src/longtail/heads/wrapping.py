@@ -49,7 +49,7 @@ class Aligned(nn.Module):
 
 
 class Shifted(nn.Module):
-    """The scores of another head minus `shift` `[C]`, which nothing trains and which is saved with the weights.
+    """The scores of another head minus `shift` `[C]`, which nothing trains and which is saved with it.
 
     Example:
         >>> from longtail.heads import Linear

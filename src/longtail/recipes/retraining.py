@@ -6,9 +6,7 @@ longtail retrain RUN technique=lws sampling=class_balanced --out RUN2
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, assert_never
-
-from pydantic import Field
+from typing import Literal, assert_never
 
 from longtail.errors import UsageError
 from longtail.recipe import (
@@ -69,13 +67,15 @@ class Choices:
 
     technique: Technique
     sampling: SamplingName | None = None  # the technique's own where left out
-    epochs: Annotated[int, Field(ge=1)] | None = None
+    epochs: int | None = None
     source: Literal["linear_probe", "raw_anchor_norm"] | None = None  # tau_norm on a cosine head (spec P26)
     features: Literal["un", "l2n", "cl2n"] | None = None  # ncm
-    tau: Annotated[float, Field(ge=0)] | None = None  # logit_adjust
+    tau: float | None = None  # logit_adjust
     held_out: Literal["file", "leftover", "stratified"] | None = None  # tau_norm
 
     def __post_init__(self) -> None:
+        if self.epochs is not None and self.epochs < 1:
+            raise ValueError("epochs: at least 1")
         takes = TAKES.get(self.technique, ("sampling", "epochs"))
         for name in ("sampling", "epochs", "source", "features", "tau", "held_out"):
             if getattr(self, name) is not None and name not in takes:

@@ -1,0 +1,189 @@
+"""Training and evaluation against the textbook loop (textbook.py), and against the machine's matrix products.
+
+Both do the work of `cifar.gcl`: stage 1, stage 2 with a frozen backbone, and evaluation, each with its input
+pipeline. FLOPs are counted by torch.utils.flop_counter. The contenders are processes that take turns. On a
+machine that does other things too (column `load`), threads wait for one another and wall time says little:
+run it with --threads 1 and read the ratios of processor time there.
+
+    python benchmarks/train_step.py [--rounds 15] [--images 512] [--threads 2] [--name train_step]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.flop_counter import FlopCounterMode
+
+sys.path.insert(0, str(Path(__file__).parent))
+import measure
+import textbook
+from measure import Contender, Turn
+
+from longtail import build, clouds, counts
+from longtail.data.splits import Dataset, Split
+from longtail.engine import environment, frozen, machine, trainable
+from longtail.engine.distributed import World
+from longtail.engine.evaluate import evaluate
+from longtail.engine.feed import Feed
+from longtail.engine.step import Step
+from longtail.keys import Key
+from longtail.recipe import Recipe
+from longtail.recipes import cifar
+
+CLASSES = 100
+HELD = 4096  # images there are; what they show does not matter to the time
+PARTS = ("stage 1", "stage 2", "evaluation")
+
+
+def labels() -> Tensor:
+    return torch.arange(HELD) % CLASSES
+
+
+def pixels() -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(256, (HELD, 3, 32, 32), dtype=torch.uint8, generator=generator)
+
+
+def sizes() -> Tensor:
+    return counts.exponential(CLASSES, 500, 100)
+
+
+def plain(part: str, batch: int, images: int) -> Turn:
+    """A turn of the textbook loop."""
+    stored = pixels().permute(0, 2, 3, 1).contiguous().numpy()
+    train = part != "evaluation"
+    data = textbook.Images(
+        stored if train else stored[:images], labels().tolist()[: None if train else images], train
+    )
+    loader = DataLoader(data, batch_size=batch, shuffle=train, num_workers=0)
+    model = textbook.ResNet32(CLASSES)
+    if not train:
+        return lambda: (textbook.testing(model, loader), None)[1]
+    cloud = clouds.sizes(sizes()).float()
+    losses = textbook.training(model, loader, cloud, 1 if part == "stage 1" else 2)
+    return lambda: _take(losses, images // batch)
+
+
+def _take(steps: Iterator[object], number: int) -> None:
+    for _ in range(number):
+        next(steps)
+
+
+def ours(part: str, batch: int, images: int, precision: str = "bf16") -> Turn:
+    """A turn of our loop: the engine's own feed, model, step and evaluation."""
+    machine.tune()
+    here, (recipe, data) = World(torch.device("cpu")), _set_up(batch, precision, images)
+    model = build.model(recipe.model, CLASSES, Key(0))
+    environment.placed(model, recipe, here)
+    feed = Feed(here, recipe, data)
+    if part == "evaluation":
+        loss = build.loss(recipe.stages[1].loss, sizes())
+        return lambda: (
+            evaluate(here, recipe, _still(model, precision), loss, feed.evaluation, sizes()),
+            None,
+        )[1]
+    steps = _steps(here, recipe, feed, model, 0 if part == "stage 1" else 1)
+    return lambda: _take(steps, images // batch)
+
+
+def _set_up(batch: int, precision: str, images: int) -> tuple[Recipe, Dataset]:
+    recipe = cifar.gcl(CLASSES, 100)
+    stages = tuple(replace(stage, batch_size=batch) for stage in recipe.stages)
+    evaluation = replace(recipe.evaluation, batch_size=batch)
+    names = tuple(str(number) for number in range(CLASSES))
+    train, test = Split(pixels(), labels(), names), Split(pixels()[:images], labels()[:images], names)
+    recipe = replace(recipe, stages=stages, evaluation=evaluation, precision=precision, channels_last=True)
+    return recipe, Dataset(train, test, None, names, sizes(), "", {})
+
+
+def _still(model: torch.nn.Module, precision: str) -> torch.nn.Module:
+    return frozen.still(model, dtype=torch.bfloat16 if precision == "bf16" else torch.float32)
+
+
+def _steps(here: World, recipe: Recipe, feed: Feed, model: torch.nn.Module, number: int) -> Iterator[Tensor]:
+    """The inner loop of engine/fit.py, without what surrounds it."""
+    stage = recipe.stages[number]
+    trainable.select(model, stage)
+    loss = build.loss(stage.loss, sizes())
+    optimizer = build.optimizer(stage.optimizer, trainable.groups(model, stage), here.device)
+    net = model if number == 0 else _still(model, recipe.precision)
+    update, key, epoch = Step(here, recipe, stage, net, loss, optimizer), Key(0), 0
+    while True:
+        trainable.set_modes(model, stage)
+        for step, mixture, _, share in feed.epoch(stage, key, epoch, start=0):
+            update.prepare(stage.optimizer.lr, key.fold("noise", step))
+            yield update(mixture, share, progress=0.0)
+        epoch += 1
+
+
+def product(kind: str) -> Turn:
+    """2048^3 matrix products, as many as fill about a tenth of a second."""
+    dtype = torch.bfloat16 if kind == "bf16" else torch.float32
+    left, right = torch.ones(2, 2048, 2048, dtype=dtype).unbind()
+    return lambda: [torch.mm(left, right) for _ in range(4)].clear()
+
+
+def flops(part: str, batch: int) -> float:
+    """Per image: forward, and in stage 1 backward."""
+    model = textbook.ResNet32(CLASSES).train(part == "stage 1")
+    with FlopCounterMode(display=False) as counter, torch.set_grad_enabled(part == "stage 1"):
+        result = model(torch.zeros(batch, 3, 32, 32)).sum()
+        if part == "stage 1":
+            result.backward()
+    return counter.get_total_flops() / batch
+
+
+def compare(part: str, batch: int, rounds: int, images: int, threads: int) -> list[dict[str, object]]:
+    contenders = {
+        "textbook": Contender(plain, part, batch, images, threads=threads),
+        "ours bf16": Contender(ours, part, batch, images, threads=threads),
+        "ours fp32": Contender(ours, part, batch, images, "fp32", threads=threads),
+        "product bf16": Contender(product, "bf16", threads=threads),
+        "product fp32": Contender(product, "fp32", threads=threads),
+    }
+    times = measure.race(contenders, rounds)
+    work, product_work = flops(part, batch) * images, 4 * 2 * 2048**3
+    rows = []
+    for name in ("textbook", "ours bf16", "ours fp32"):
+        row: dict[str, object] = {"part": part, "batch": batch, "loop": name}
+        row["images_per_s"] = round(images / measure.middle(times[name]), 1)
+        row["spread"] = round(measure.spread(times[name]), 3)
+        row["ratio"] = round(measure.ratio(times["textbook"], times[name]), 2)
+        row["cpu_ms_per_image"] = round(1e3 * measure.middle(times[name], 1) / images, 4)
+        row["cpu_ratio"] = round(measure.ratio(times["textbook"], times[name], 1), 2)
+        row["gflops"] = round(work / measure.middle(times[name]) / 1e9, 1)
+        for kind in ("bf16", "fp32"):
+            rate = measure.ratio(times[f"product {kind}"], times[name]) * work / product_work
+            row[f"of_{kind}_product"] = round(rate, 3)
+        rows.append(row | {"rounds": rounds})
+        print(*(f"{key}={value}" for key, value in row.items()), flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--images", type=int, default=512, help="images in a turn")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--name", default="train_step", help="of the file in benchmarks/results")
+    parser.add_argument("--batches", type=int, nargs="+", default=[64, 128])
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    given = parser.parse_args()
+    rows: list[dict[str, object]] = []
+    for part in given.parts:
+        for batch in given.batches:
+            rows += compare(part, batch, given.rounds, given.images, given.threads)
+    print(measure.write(given.name, rows, given.threads))
+
+
+if __name__ == "__main__":
+    main()

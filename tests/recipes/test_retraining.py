@@ -1,0 +1,257 @@
+"""Techniques over a finished first stage: what they are made of, and that each goes on exactly."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+import torch
+
+from longtail.engine.fit import train
+from longtail.engine.retrain import retrain
+from longtail.errors import ModelFileError, UsageError
+from longtail.recipe import GCL, Classifier, CrossEntropy, HeldOut, Recipe, TauNorm
+from longtail.recipes import cifar, mislas, overrides, places_lt
+from longtail.recipes.retraining import Choices, SamplingName, Technique, plan
+from longtail.run.folder import RunFolder
+
+# Each sampling rule at least once; what a technique has no use for is left out.
+EACH: dict[Technique, Choices] = {
+    "crt": Choices("crt", "square_root", 1),
+    "crt_decoupling": Choices("crt_decoupling", "class_aware", 1),
+    "lws": Choices("lws", "effective_number", 1),
+    "lws_decoupling": Choices("lws_decoupling", "progressive", 1),
+    "tau_norm": Choices("tau_norm", "instance", 1, held_out="leftover"),
+    "ncm": Choices("ncm", features="l2n"),
+    "disalign": Choices("disalign", "cben", 1),
+    "mislas": Choices("mislas", "reverse", 1),
+    "logit_adjust": Choices("logit_adjust", tau=0.5),
+    "none": Choices("none"),
+}
+FILES = ("evals.jsonl", "steps.jsonl", "final.json", "model.safetensors", "data.json", "recipe.json")
+
+
+def first_of(tiny, technique: Technique) -> Recipe:
+    """A GCL run, or a linear one where the technique needs a linear head."""
+    if technique == "mislas":
+        model = Classifier(backbone=tiny.recipe().model.backbone, head="linear")
+        return tiny.recipe(tiny.stage(), model=model)
+    return tiny.gcl()
+
+
+def one_step(made, tiny):
+    """Two steps for each stage that trains."""
+    stages = tuple(replace(s, batch_size=200) if s.epochs else s for s in made.stages)
+    return replace(made, stages=stages)
+
+
+def same(one: RunFolder, other: RunFolder) -> list[str]:
+    return [name for name in FILES if (one.path / name).read_bytes() != (other.path / name).read_bytes()]
+
+
+@pytest.fixture(scope="module")
+def firsts(tiny, tmp_path_factory):
+    """Finished runs to go on from, each trained once."""
+    held: dict[str, RunFolder] = {}
+
+    def made(technique: Technique) -> RunFolder:
+        kind = "linear" if technique == "mislas" else "cosine"
+        if kind not in held:
+            held[kind] = train(first_of(tiny, technique), out=tmp_path_factory.mktemp("first") / kind)
+        return held[kind]
+
+    return made
+
+
+def test_every_technique_is_tried() -> None:
+    assert set(EACH) == set(get_args(Technique))
+
+
+@pytest.mark.parametrize("technique", get_args(Technique))
+def test_every_technique_gives_the_whole_training_and_goes_on_exactly(
+    tiny, firsts, one_commit, tmp_path, technique
+) -> None:
+    source = firsts(technique)
+    made = one_step(plan(source.recipe(), EACH[technique]), tiny)
+    given = dict(provenance=made.provenance, held_out=made.held_out)
+    again = retrain(source.path, made.stages, out=tmp_path / "again", **given)
+    whole_recipe = made.after(source.recipe())
+    assert overrides.recipe(json.loads(json.dumps(overrides.plain(whole_recipe)))) == whole_recipe
+    assert again.recipe() == whole_recipe
+    whole = train(whole_recipe, out=tmp_path / "whole")
+    assert same(again, whole) == []
+    if any(stage.epochs for stage in made.stages):
+        end = 2 * tiny.STEPS
+        with pytest.raises(tiny.Killed), tiny.interrupted(end + 2, "killed"):
+            retrain(source.path, made.stages, out=tmp_path / "cut", **given)
+        assert same(retrain(source.path, made.stages, out=tmp_path / "cut", **given), whole) == []
+
+
+def test_none_is_the_end_of_stage_one(firsts, tmp_path) -> None:
+    run = retrain(firsts("none").path, (), out=tmp_path / "none")
+    rows = [json.loads(line) for line in (firsts("none").path / "evals.jsonl").read_text().splitlines()]
+    assert run.read("final.json")["last"] == [row for row in rows if row["stage"] == 0][-1]
+
+
+def test_only_what_a_technique_trains_differs_from_stage_one(firsts, tmp_path, tiny) -> None:
+    source = firsts("crt")
+    before = retrain(source.path, (), out=tmp_path / "none").read_tensors("model.safetensors")
+    frozen = one_step(plan(source.recipe(), EACH["crt"]), tiny)
+    after = retrain(source.path, frozen.stages, out=tmp_path / "crt").read_tensors("model.safetensors")
+    assert {n for n in before if not torch.equal(before[n], after[n])} == {"head.weight"}
+    adapting = one_step(plan(source.recipe(), EACH["crt_decoupling"]), tiny)
+    after = retrain(source.path, adapting.stages, out=tmp_path / "dec").read_tensors("model.safetensors")
+    moved = {n for n in before if not torch.equal(before[n], after[n])}
+    assert {n.rsplit(".", 1)[-1] for n in moved - {"head.weight"}} == {
+        "running_mean",
+        "running_var",
+        "num_batches_tracked",
+    }
+
+
+# ------------------------------------------------------------------------------------------ taking over
+
+
+def test_a_run_of_one_stage_is_taken_over_from_its_sealed_model(firsts, one_commit, tmp_path, tiny) -> None:
+    """As the campaign exports it: no checkpoints, the final model beside the numbers."""
+    source = firsts("mislas")
+    exported = tmp_path / "exported"
+    shutil.copytree(source.path, exported)
+    shutil.rmtree(exported / "checkpoints")
+    made = one_step(plan(source.recipe(), EACH["mislas"]), tiny)
+    one = retrain(source.path, made.stages, out=tmp_path / "one", provenance=made.provenance)
+    two = retrain(exported, made.stages, out=tmp_path / "two", provenance=made.provenance)
+    assert same(one, two) == []
+    about = two.read("origin.json")
+    assert about["recipe"] == source.digest() and about["env"] == source.read("env.json")
+
+
+def test_a_changed_model_or_a_missing_checkpoint_is_refused_and_leaves_nothing(firsts, tmp_path) -> None:
+    linear, cosine = tmp_path / "linear", tmp_path / "cosine"
+    for technique, folder in (("mislas", linear), ("crt", cosine)):
+        shutil.copytree(firsts(technique).path, folder)
+        shutil.rmtree(folder / "checkpoints")
+    data = bytearray((linear / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (linear / "model.safetensors").write_bytes(bytes(data))
+    for folder in (linear, cosine):
+        with pytest.raises((UsageError, ModelFileError), match="not there|damaged|not what"):
+            retrain(folder, (), out=tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+
+def test_held_out_images_must_not_come_from_the_training_images(firsts, tmp_path) -> None:
+    made = plan(firsts("crt").recipe(), Choices("tau_norm", held_out="stratified"))
+    with pytest.raises(UsageError, match="trained on others"):
+        retrain(firsts("crt").path, made.stages, out=tmp_path / "out", held_out=made.held_out)
+    assert not (tmp_path / "out").exists()
+
+
+# ------------------------------------------------------------------------------------------ the constants
+
+
+def test_both_variants_of_re_training_are_those_of_their_codes() -> None:
+    first = cifar.gcl(classes=10, ratio=100)
+    (released,) = plan(first, Choices("crt")).stages
+    assert released == first.stages[1]
+    (decoupling,) = plan(first, Choices("crt_decoupling")).stages
+    assert decoupling.head == "restarted" and decoupling.batchnorm == "adapting" and decoupling.mixing is None
+    assert decoupling.loss == CrossEntropy(scale=30.0) and decoupling.sampling.rule == "class_aware"
+    assert (decoupling.optimizer.lr, decoupling.schedule.kind) == (0.1, "cosine")
+    large = plan(places_lt.gcl("somewhere", "weights"), Choices("crt")).stages[0]
+    assert isinstance(large.loss, GCL) and large.loss.scale == 15.0 and large.batch_size == 512
+
+
+def test_a_changed_cloud_goes_on_into_the_second_stage() -> None:
+    first = cifar.gcl(classes=10)
+    stage = replace(first.stages[0], loss=GCL(cloud="power", power=0.3))
+    (made,) = plan(replace(first, stages=(stage,)), Choices("crt")).stages
+    assert isinstance(made.loss, GCL) and (made.loss.cloud, made.loss.power) == ("power", 0.3)
+
+
+def test_tau_norm_trains_a_probe_on_cosines_only() -> None:
+    cosine, linear = cifar.gcl(classes=10), cifar.ce(classes=10)
+    probe, sweep = plan(cosine, Choices("tau_norm", held_out="file")).stages
+    assert (probe.head, probe.sampling.rule, probe.loss, probe.mixing) == (
+        "linear",
+        "instance",
+        CrossEntropy(),
+        None,
+    )
+    assert isinstance(sweep.posthoc, TauNorm) and sweep.posthoc.taus == tuple(i / 10 for i in range(21))
+    (raw,) = plan(cosine, Choices("tau_norm", source="raw_anchor_norm")).stages
+    assert isinstance(raw.posthoc, TauNorm) and raw.posthoc.source == "raw_anchors"
+    assert len(plan(linear, Choices("tau_norm")).stages) == 1
+    assert plan(linear, Choices("tau_norm", held_out="file")).held_out == HeldOut(source="file")
+
+
+@pytest.mark.parametrize(
+    ("classes", "ratio", "expected"),
+    [
+        (10, 100, (0.3, 0.0, 0.5, "frozen")),
+        (10, 50, (0.2, 0.0, 0.2, "frozen")),
+        (100, 100, (0.4, 0.1, 0.2, "adapting")),
+        (100, 10, (0.2, 0.0, 0.1, "adapting")),
+    ],
+)
+def test_mislas_has_its_constants_for_each_data_set(classes, ratio, expected) -> None:
+    stage, provenance = mislas.second(cifar.ce(classes=classes, ratio=ratio))
+    found = (stage.loss.head, stage.loss.tail, stage.head_lr_factor, stage.batchnorm)  # type: ignore[union-attr]
+    assert found == expected and "inferred" not in provenance["stages.1.loss.head"]
+    _, provenance = mislas.second(cifar.ce(classes=classes, ratio=200))
+    assert provenance["stages.1.loss.head"].startswith("inferred")
+
+
+@pytest.mark.parametrize("technique", get_args(Technique))
+def test_every_provenance_names_a_path_of_the_whole_recipe(technique) -> None:
+    first = cifar.ce(classes=10) if technique == "mislas" else cifar.gcl(classes=10)
+    made = plan(first, replace(EACH[technique])).after(first)
+    value = overrides.plain(made)
+    for path in made.provenance:
+        found = value
+        for part in path.split("."):
+            if found is None:
+                break  # a part that this recipe leaves out
+            found = found[int(part)] if isinstance(found, list) else found[part]
+
+
+@pytest.mark.parametrize("rule", get_args(SamplingName))
+def test_the_sampling_asked_for_is_the_stage_s(rule) -> None:
+    made = plan(cifar.gcl(classes=10), Choices("lws", rule))
+    assert made.stages[0].sampling.rule == rule
+    assert made.provenance["stages.1.sampling.rule"] == "set by whoever re-trained"
+
+
+def test_arguments_without_a_use_are_refused() -> None:
+    for given in (
+        dict(technique="ncm", epochs=3),
+        dict(technique="crt", tau=1.0),
+        dict(technique="none", sampling="reverse"),
+    ):
+        with pytest.raises(ValueError, match="has no use for"):
+            Choices(**given)
+    with pytest.raises(UsageError, match="cosine head"):
+        plan(cifar.gcl(), Choices("mislas"))
+    with pytest.raises(UsageError, match="linear probe"):
+        plan(cifar.ce(), Choices("tau_norm", "reverse"))
+    with pytest.raises(UsageError, match="cosine head"):
+        plan(cifar.ce(), Choices("tau_norm", source="linear_probe"))
+
+
+def test_the_paper_s_row_is_found_for_each_cell() -> None:
+    from longtail.recipes import paper
+    from longtail.recipes.cells import cells
+
+    rows = {cell.name: paper.published(overrides.plain(cell.make())) for cell in cells() if cell.after}
+    expected = {
+        "cifar10-r100-retrain-lws-s0": 82.25,
+        "cifar10-r100-retrain-tau-s0": 82.16,
+        "cifar10-r100-ce-crt-s0": 79.15,
+        "cifar100-r100-ce-crt_decoupling-s0": 45.12,
+    }
+    for name, value in expected.items():
+        row = rows[name]
+        assert row is not None and row.value == value
