@@ -30,7 +30,7 @@ def retrain(
         str | None, typer.Option(help="cpu, cuda or cuda:1; an accelerator is used when there is one.")
     ] = None,
 ) -> None:
-    """Re-train the classifier of a finished run by a technique of your choice."""
+    """Re-train the classifier of a finished run."""
     from longtail.errors import UsageError
     from longtail.recipes import catalogue, retraining
     from longtail.run.folder import RunFolder
