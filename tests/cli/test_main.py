@@ -15,8 +15,8 @@ from longtail import errors
 PROGRAM = [sys.executable, "-c", "from longtail.cli.main import run; run()"]
 COMMANDS = [
     ("train",), ("retrain",), ("eval",), ("predict",), ("compare",), ("table",), ("report",), ("figure",),
-    ("features",), ("verify",), ("doctor",), ("recipes",), ("recipes", "show"), ("data",), ("data", "inspect"),
-    ("data", "make-lt"),
+    ("features",), ("verify",), ("doctor",), ("recipes",), ("recipes", "show"), ("data",),
+    ("data", "inspect"), ("data", "make-lt"),
 ]  # fmt: skip
 
 
