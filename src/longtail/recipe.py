@@ -306,7 +306,11 @@ Part = Literal["backbone", "head", "scales"]
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Cached:
-    """Stage 2 on features: `views` augmented views of each image go through the frozen backbone once."""
+    """Stage 2 on features: `views` augmented views of each image go through the frozen backbone once.
+
+    Every draw of an image takes one of its views, and mixup mixes features. Far faster, and not the same
+    training: docs/speed.md has the effect on accuracy.
+    """
 
     views: Count = 4
 
@@ -363,6 +367,17 @@ class Stage:
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     cached: Cached | None = None
     teacher: str | None = None  # the folder of a finished run, for the loss distilled
+
+    @field_validator("cached")
+    @classmethod
+    def _stands_still(cls, cached: Cached | None, info: ValidationInfo) -> Cached | None:
+        given = info.data
+        moves = "backbone" in given.get("trains", ()) or given.get("batchnorm") != "frozen"
+        if cached is not None and (moves or given.get("paired") is not None):
+            raise ValueError("needs a backbone that stands still: trains without backbone, batchnorm=frozen")
+        if cached is not None and isinstance(given.get("mixing"), CutMix | ManifoldMixup):
+            raise ValueError("features are mixed by mixup or remix, not by cutmix or manifold mixup")
+        return cached
 
     @field_validator("epochs")
     @classmethod

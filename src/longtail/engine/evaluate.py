@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from longtail.data.batches import Resident
 from longtail.data.streaming import Streamed
+from longtail.engine import frozen
 from longtail.engine.distributed import World
 from longtail.metrics import Meter
 from longtail.recipe import Recipe
@@ -23,7 +24,7 @@ def logits(
     here: World, recipe: Recipe, model: nn.Module, loss: nn.Module, batches: Resident | Streamed
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """(clean logits in float32, targets), batch by batch, of this process's part of the split."""
-    model.eval()
+    model = frozen.still(model.eval(), dtype=frozen.precision(recipe))
     precision = torch.bfloat16 if recipe.precision == "bf16" else None
     for batch in batches.plain(recipe.evaluation.batch_size, rank=here.rank, world_size=here.size):
         with torch.autocast(here.device.type, dtype=precision, enabled=precision is not None):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import repeat
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from longtail.build.training import batches
 from longtail.data import mixing, sampling
@@ -15,6 +15,7 @@ from longtail.data.mixing import Mixture
 from longtail.data.splits import Dataset
 from longtail.data.streaming import Streamed
 from longtail.engine import schedule
+from longtail.engine.cached import Views, views
 from longtail.engine.distributed import World
 from longtail.errors import UsageError
 from longtail.keys import Key
@@ -32,6 +33,13 @@ class Feed:
         self.train = batches(recipe.images, data.train, world.device, channels_last=recipe.channels_last)
         self.evaluation = evaluation_batches(world, recipe, data)
         self.counts = data.counts.to(world.device)
+        self.views: Views | None = None
+
+    def entered(self, stage: Stage, model: nn.Module, key: Key) -> None:
+        """A stage begins, or goes on: where it trains on cached features, they are made here."""
+        self.views = None
+        if stage.cached is not None:
+            self.views = views(self.recipe, stage.cached.views, self.train, model, key.fold("cached"))
 
     def steps(self, stage: Stage) -> int:
         if stage.batch_size % self.world.size:
@@ -82,7 +90,8 @@ class Feed:
         )
 
     def _stream(self, stage: Stage, rule: Sampling, key: Key, epoch: int, start: int) -> Iterator[Batch]:
-        return self.train.epoch(
+        source = self.train if self.views is None else self.views
+        return source.epoch(
             self.order(rule, key, epoch, stage.epochs),
             key=key.fold("augment", epoch),
             batch_size=stage.batch_size,

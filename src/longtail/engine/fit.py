@@ -8,7 +8,7 @@ from torch import nn
 
 from longtail import build
 from longtail.data.splits import Dataset
-from longtail.engine import environment, posthoc, schedule, trainable
+from longtail.engine import environment, frozen, posthoc, schedule, trainable
 from longtail.engine.distributed import World, world
 from longtail.engine.evaluate import evaluate, exact
 from longtail.engine.feed import Feed
@@ -67,7 +67,8 @@ def fit(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Re
         optimizer = build.optimizer(stage.optimizer, trainable.groups(model, stage), here.device)
         steps = feed.steps(stage)
         begin, epochs_done = record.restore(number, stage, optimizer, steps)
-        net = environment.compiled(recipe, here.wrap(model))
+        feed.entered(stage, model, key)
+        net = environment.compiled(recipe, here.wrap(frozen.network(recipe, stage, model)))
         update = captured(Step(here, recipe, stage, net, loss, optimizer, taught.get(stage.teacher or "")))
         for epoch in range(epochs_done, stage.epochs):
             trainable.set_modes(model, stage)

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from longtail.backbones import Branched, PlacesResNet, ResNet
 from longtail.backbones.fused import Convolution
-from longtail.models import Classifier, Experts
+from longtail.models import Classifier, Experts, Output
+from longtail.recipe import ManifoldMixup, Recipe, Stage
 
 # Images at a time on a processor: the maps of one slice stay in the cache. Larger batches are slower.
 _SLICE = 64
@@ -74,6 +75,32 @@ def still(model: nn.Module, *, dtype: torch.dtype = torch.float32) -> nn.Module:
     if not isinstance(model, Classifier | Experts) or not folds(model.backbone):
         return model
     return type(model)(folded(model.backbone, dtype=dtype), model.head).train(model.training)  # pyright: ignore[reportArgumentType]
+
+
+class Over(nn.Module):
+    """The head of a model, over features that are there already."""
+
+    def __init__(self, head: nn.Module):
+        super().__init__()
+        self.head = head
+
+    def forward(self, features: Tensor) -> Output:
+        return Output(self.head(features), features)
+
+
+def network(recipe: Recipe, stage: Stage, model: nn.Module) -> nn.Module:
+    """What the steps of a stage run: the model, or less of it where its backbone stands still."""
+    if stage.cached is not None:
+        return Over(model.head)  # pyright: ignore[reportArgumentType]
+    moves = "backbone" in stage.trains or stage.batchnorm != "frozen"
+    # Manifold mixup reaches into the backbone; compiled, the whole model is one graph already.
+    if moves or recipe.compile or isinstance(stage.mixing, ManifoldMixup):
+        return model
+    return still(model, dtype=precision(recipe))
+
+
+def precision(recipe: Recipe) -> torch.dtype:
+    return torch.bfloat16 if recipe.precision == "bf16" else torch.float32
 
 
 def _pairs(parent: nn.Module) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import Literal, assert_never
 
 from longtail.errors import UsageError
 from longtail.recipe import (
+    Cached,
     CrossEntropy,
     HeldOut,
     LogitAdjust,
@@ -68,16 +69,18 @@ class Choices:
     technique: Technique
     sampling: SamplingName | None = None  # the technique's own where left out
     epochs: int | None = None
+    cached: int | None = None  # views of each image, whose features are kept and trained on
     source: Literal["linear_probe", "raw_anchor_norm"] | None = None  # tau_norm on a cosine head (spec P26)
     features: Literal["un", "l2n", "cl2n"] | None = None  # ncm
     tau: float | None = None  # logit_adjust
     held_out: Literal["file", "leftover", "stratified"] | None = None  # tau_norm
 
     def __post_init__(self) -> None:
-        if self.epochs is not None and self.epochs < 1:
-            raise ValueError("epochs: at least 1")
-        takes = TAKES.get(self.technique, ("sampling", "epochs"))
-        for name in ("sampling", "epochs", "source", "features", "tau", "held_out"):
+        for name in ("epochs", "cached"):
+            if (getattr(self, name) or 1) < 1:
+                raise ValueError(f"{name}: at least 1")
+        takes = TAKES.get(self.technique, ("sampling", "epochs", "cached"))
+        for name in ("sampling", "epochs", "cached", "source", "features", "tau", "held_out"):
             if getattr(self, name) is not None and name not in takes:
                 raise ValueError(f"technique {self.technique} has no use for {name}; leave it out")
 
@@ -133,10 +136,14 @@ def plan(first: Recipe, chosen: Choices) -> Plan:
 
 def _trained(chosen: Choices, made: Stage, rule: SamplingName, provenance: dict[str, str]) -> Plan:
     """One stage with the technique's own sampling and length, or those asked for."""
-    asked = {"stages.1.sampling.rule": chosen.sampling, "stages.1.epochs": chosen.epochs}
+    asked: dict[str, object] = {"stages.1.sampling.rule": chosen.sampling, "stages.1.epochs": chosen.epochs}
+    asked["stages.1.cached.views"] = chosen.cached
     by_hand = {path: "set by whoever re-trained" for path, value in asked.items() if value is not None}
     changed = replace(
-        made, sampling=Sampling(rule=chosen.sampling or rule), epochs=chosen.epochs or made.epochs
+        made,
+        sampling=Sampling(rule=chosen.sampling or rule),
+        epochs=chosen.epochs or made.epochs,
+        cached=Cached(views=chosen.cached) if chosen.cached else None,
     )
     return Plan((changed,), provenance | by_hand)
 
