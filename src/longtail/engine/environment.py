@@ -16,16 +16,22 @@ from torch import nn
 
 import longtail
 from longtail.data.splits import Dataset
+from longtail.engine import machine
 from longtail.engine.distributed import World
 from longtail.recipe import Recipe
 
 
 @contextmanager
 def steady(here: World) -> Generator[None]:
-    """Deterministic kernels on an accelerator and full float32 products; the old settings come back after."""
+    """Deterministic kernels on an accelerator and full float32 products; the old settings come back after.
+
+    On a processor, freed memory is kept for the next step.
+    """
     cudnn = torch.backends.cudnn
     before = (cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32)
     cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32 = True, False, False
+    if here.device.type == "cpu":
+        machine.tune()
     try:
         yield
     finally:
