@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from longtail.backbones import Branched, PlacesResNet, ResNet
+from longtail.backbones import Branched, Mix, PlacesResNet, ResNet
 from longtail.backbones.fused import Convolution
 from longtail.models import Classifier, Experts, Output
 from longtail.recipe import ManifoldMixup, Recipe, Stage
@@ -31,7 +31,9 @@ class Folded(nn.Module):
         self.dtype = dtype
 
     @torch.no_grad()
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor, mix: Mix | None = None) -> Tensor:
+        if mix is not None:
+            raise ValueError("a folded backbone has no maps inside to mix")
         # Outside of autocast: the weights have their precision already.
         with torch.autocast(images.device.type, enabled=False):
             images = images.to(self.dtype)
