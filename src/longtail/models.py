@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,14 @@ from longtail.backbones import Branched, Mix, Separate
 
 
 class Output(NamedTuple):
-    """`scores` [B, C] (experts: [B, K, C]) and the `features` they were computed from, [B, D] ([B, K, D])."""
+    """`scores` [B, C] (experts: [B, K, C]) and the `features` they were computed from, [B, D] ([B, K, D]).
+
+    `contrasted` are the rows that a contrastive loss compares, in training only: [N, E].
+    """
 
     scores: Tensor
     features: Tensor
+    contrasted: Tensor | None = None
 
 
 class Classifier(nn.Module):
@@ -101,3 +105,29 @@ class TwoBranch(nn.Module):
             conventional, balancing = self.backbone.only(images, 0), self.backbone.only(second, 1)
         features = 2 * torch.cat([weight * conventional, (1 - weight) * balancing], dim=1)
         return Output(self.head(features), features)
+
+
+class Contrasted(nn.Module):
+    """One backbone, and a head with two branches: scores, and in training embeddings to be compared.
+
+    With two batches (hybrid contrastive learning) the embeddings are those of `images` and the scores those
+    of `second`; the backbone sees both at once, so its BatchNorm statistics are those of all the images, as
+    at test time. `weight` is the loss's affair. A head without `embed`, of a later stage, has scores alone.
+    """
+
+    def __init__(self, backbone: nn.Module, head: nn.Module):
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+
+    def forward(
+        self, images: Tensor, second: Tensor | None = None, weight: float | Tensor | None = None
+    ) -> Output:
+        if second is None:
+            compared = features = self.backbone(images)
+        else:
+            both = self.backbone(torch.cat([images, second]))
+            compared, features = both.split([len(images), len(second)])
+        embed = cast(Callable[[Tensor], Tensor] | None, getattr(self.head, "embed", None))
+        contrasted = embed(compared) if embed is not None and self.training else None
+        return Output(self.head(features), features, contrasted)

@@ -9,8 +9,10 @@ from longtail.recipe import (
     GCL,
     LDAM,
     SGD,
+    Contrasted,
     Cosine,
     CrossEntropy,
+    HybridContrastive,
     LargeImages,
     Loss,
     Part,
@@ -18,6 +20,7 @@ from longtail.recipe import (
     Recipe,
     Reweighted,
     Stage,
+    TargetedContrastive,
 )
 from longtail.recipes import large, stages
 
@@ -27,9 +30,11 @@ DECOUPLING, DISALIGN = "decoupling's own code", "DisAlign's own code"
 def released(first: Recipe) -> Stage:
     """The released code's re-training of the head, with the batches and the weight decay of stage 1."""
     stage = first.stages[0]
-    return stages.classifier(
+    made = stages.classifier(
         second_loss(first), batch_size=stage.batch_size, weight_decay=stage.optimizer.weight_decay
     )
+    # Targets are no classifier to go on from.
+    return replace(made, head="linear") if _has_targets(first) else made
 
 
 def second_loss(first: Recipe) -> Loss:
@@ -41,6 +46,8 @@ def second_loss(first: Recipe) -> Loss:
             return replace(stages.gcl_second(form, strength=strength), cloud=loss.cloud, power=loss.power)
         case LDAM() as loss:
             return replace(loss, reweight=False)
+        case HybridContrastive() | TargetedContrastive():
+            return CrossEntropy()
         case loss:
             return loss
 
@@ -54,6 +61,10 @@ def scale_of(first: Recipe) -> float:
     """What the clean logits of the first stage multiply the scores with."""
     loss = first.stages[0].loss
     return float(getattr(getattr(loss, "base", loss), "scale", 1.0))
+
+
+def _has_targets(first: Recipe) -> bool:
+    return isinstance(first.model, Contrasted) and first.model.against == "targets"
 
 
 def decoupled(
@@ -74,7 +85,7 @@ def decoupled(
         batch_size=batch,
         trains=trains,
         batchnorm="adapting",
-        head=head,
+        head="linear" if head == "restarted" and isinstance(first.model, Contrasted) else head,
         optimizer=SGD(
             lr=0.2 if batch >= 512 and not is_places else 0.1,
             weight_decay=first.stages[0].optimizer.weight_decay,
