@@ -12,14 +12,18 @@ from longtail.backbones import Branched, Mix, Separate
 
 
 class Output(NamedTuple):
-    """`scores` [B, C] (experts: [B, K, C]) and the `features` they were computed from, [B, D] ([B, K, D]).
-
-    `contrasted` are the rows that a contrastive loss compares, in training only: [N, E].
-    """
+    """`scores` [B, C] (experts: [B, K, C]) and the `features` they were computed from, [B, D] ([B, K, D])."""
 
     scores: Tensor
     features: Tensor
-    contrasted: Tensor | None = None
+
+
+class ContrastedOutput(NamedTuple):
+    """An `Output`, and in training the rows [N, E] that a contrastive loss compares."""
+
+    scores: Tensor
+    features: Tensor
+    contrasted: Tensor | None
 
 
 class Classifier(nn.Module):
@@ -122,7 +126,7 @@ class Contrasted(nn.Module):
 
     def forward(
         self, images: Tensor, second: Tensor | None = None, weight: float | Tensor | None = None
-    ) -> Output:
+    ) -> ContrastedOutput:
         if second is None:
             compared = features = self.backbone(images)
         else:
@@ -130,4 +134,4 @@ class Contrasted(nn.Module):
             compared, features = both.split([len(images), len(second)])
         embed = cast(Callable[[Tensor], Tensor] | None, getattr(self.head, "embed", None))
         contrasted = embed(compared) if embed is not None and self.training else None
-        return Output(self.head(features), features, contrasted)
+        return ContrastedOutput(self.head(features), features, contrasted)

@@ -76,7 +76,7 @@ def _weight(head: nn.Module, spec: TauNorm, stage: Stage) -> Tensor:
             f"stage {stage.name}: tau_norm with source={spec.source} does not fit a head of kind "
             f"{type(head).__name__}; it normalises the weights of one linear or cosine head"
         )
-    return head.weight.detach()
+    return cast(Tensor, head.weight).detach()
 
 
 def _sweep(  # noqa: PLR0913  (each is a different thing)

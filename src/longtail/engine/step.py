@@ -68,18 +68,18 @@ class Step:
             output = self.net(*mixture.inputs)
             taught = self.teacher(mixture.images) if self.teacher is not None else None
         given = {"progress": progress, "features": output.features, "teacher": taught}
-        given["contrasted"] = output.contrasted
+        given["contrasted"] = contrasted = getattr(output, "contrasted", None)
         if "norms" in self.needs:
             given["norms"] = output.features.float().norm(dim=-1)
         extra = {name: given[name] for name in self.needs}
         loss = self.loss(output.scores, mixture.target, generator=self.noise, **extra)
-        self.follow(output.contrasted, mixture.target)
+        self.follow(contrasted, mixture.target)
         return loss
 
     def nothing(self, images: Tensor) -> Tensor:
         """A process without images in a last, small batch: no gradient, and its part in the sum over all."""
         output = self.net(images.new_zeros(2, *images.shape[1:]))
-        self.follow(output.contrasted, None)
+        self.follow(getattr(output, "contrasted", None), None)
         outputs = [tensor.sum() for tensor in output if tensor is not None]
         return torch.stack(outputs).sum() * 0.0
 
