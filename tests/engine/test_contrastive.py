@@ -158,6 +158,11 @@ def test_what_embeds_learns_with_the_backbone(tiny, against):
     parts = {name: trainable.part_of(name, net) for name, _ in net.named_parameters()}
     head = {name for name, part in parts.items() if part == "head"}
     assert head == (set() if against == "targets" else {"head.weight", "head.bias"})
+    for kind in ("scaled", "aligned"):  # wrapped, they stay where they are
+        wrapped = build.model(model(against), 10, Key(0))
+        trainable.reshape_head(wrapped, tiny.stage(head=kind), Key(1))
+        inner = {name for name, _ in wrapped.named_parameters() if ".projection." in name}
+        assert inner and {trainable.part_of(name, wrapped) for name in inner} == {"backbone"}
     trainable.reshape_head(net, tiny.stage(head="linear"), Key(1))
     assert isinstance(net, Model) and {name for name, _ in net.head.named_parameters()} == {"weight", "bias"}
     assert net.train()(torch.rand(2, 3, 8, 8)).contrasted is None

@@ -82,7 +82,7 @@ def part_of(name: str, model: nn.Module) -> Part:
 
     What a contrastive loss trains the features by is no part of the classifier: it goes with the backbone.
     """
-    if name.startswith(("head.projection.", "head.prototypes")):
+    if name.replace("head.head.", "head.").startswith(("head.projection.", "head.prototypes")):
         return "backbone"
     if name.startswith("head."):
         wrapped = isinstance(model.head, heads.Scaled | heads.Aligned)

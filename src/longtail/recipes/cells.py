@@ -156,6 +156,7 @@ ALSO_SHORT: dict[str, Callable[..., Recipe]] = {
     "gcl_euclidean": partial(cifar.gcl, form="euclidean", retrain_epochs=SHORT * 30 // 200),
     "gcl_angular": partial(cifar.gcl, form="angular", retrain_epochs=SHORT * 30 // 200),
     "hybrid_prototypes": partial(contrastive.hybrid, variant="prototypes"),
+    "tsc": partial(contrastive.tsc, retrain_epochs=SHORT * 30 // 200),
 }
 
 
