@@ -38,6 +38,7 @@ OUT = Path(__file__).parent / "results" / "method_cost.csv"
 BATCH = 64
 WARM_UP = 2
 PLAIN = "cifar.ce mixup=false"
+FORMS = {"contrastive.hybrid": ("variant=samples", "variant=prototypes")}  # of a first stage
 
 
 def methods(pattern: str) -> dict[str, Recipe]:
@@ -47,8 +48,8 @@ def methods(pattern: str) -> dict[str, Recipe]:
         known = catalogue.parameters(function)
         if "classes" not in known:
             continue
-        for form in ("euclidean", "angular") if "form" in known else (None,):
-            settings = [f"form={form}"] if form else []
+        for setting in FORMS.get(name, ("form=euclidean", "form=angular") if "form" in known else ("",)):
+            settings = [setting] if setting else []
             made = catalogue.make(name, ["classes=10", *settings])
             if isinstance(made.data, Cifar):
                 found[" ".join([name, *settings])] = made

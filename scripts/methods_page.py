@@ -63,7 +63,7 @@ def same_method(run: Mapping[str, Any], call: str, classes: int) -> bool:
         return False
     if (run["data"].get("longtail") or {}).get("ratio") != 100 or run["model"] != plain["model"]:
         return False
-    parts = ("loss", "sampling", "mixing", "paired")
+    parts = ("loss", "sampling", "mixing", "paired", "views")
     pairs = zip(run["stages"], plain["stages"], strict=True)
     return all(one.get(part) == other.get(part) for one, other in pairs for part in parts)
 

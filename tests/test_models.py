@@ -31,11 +31,13 @@ def small(kind: str, **fields: object) -> nn.Module:
         "classifier": recipe.Classifier,
         "experts": recipe.Experts,
         "two_branch": recipe.TwoBranch,
+        "contrasted": recipe.Contrasted,
     }[kind]
     return build(spec(backbone=recipe.Backbone(name="resnet8"), **fields), 5, KEY)
 
 
-KINDS = ("classifier", "experts", "two_branch")
+KINDS = ("classifier", "experts", "two_branch", "contrasted")
+WITH_A_CHOICE = KINDS[:3]  # of the head
 
 # ---------------------------------------------------------------------------------------------- all models
 
@@ -58,7 +60,7 @@ def test_building_and_running_move_no_global_stream(kind: str):
     assert torch.equal(state, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WITH_A_CHOICE)
 @pytest.mark.parametrize("head", ["linear", "cosine"])
 def test_every_parameter_is_backbone_or_head_and_gets_a_gradient(kind: str, head: str):
     made = small(kind, head=head)
@@ -84,6 +86,8 @@ def small_spec(kind: str) -> recipe.Model:
             return recipe.Classifier(backbone=backbone)
         case "experts":
             return recipe.Experts(backbone=backbone)
+        case "contrasted":
+            return recipe.Contrasted(backbone=backbone)
         case _:
             return recipe.TwoBranch(backbone=backbone)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,14 @@ class Output(NamedTuple):
 
     scores: Tensor
     features: Tensor
+
+
+class ContrastedOutput(NamedTuple):
+    """An `Output`, and in training the rows [N, E] that a contrastive loss compares."""
+
+    scores: Tensor
+    features: Tensor
+    contrasted: Tensor | None
 
 
 class Classifier(nn.Module):
@@ -101,3 +109,29 @@ class TwoBranch(nn.Module):
             conventional, balancing = self.backbone.only(images, 0), self.backbone.only(second, 1)
         features = 2 * torch.cat([weight * conventional, (1 - weight) * balancing], dim=1)
         return Output(self.head(features), features)
+
+
+class Contrasted(nn.Module):
+    """One backbone, and a head with two branches: scores, and in training embeddings to be compared.
+
+    With two batches (hybrid contrastive learning) the embeddings are those of `images` and the scores those
+    of `second`; the backbone sees both at once, so its BatchNorm statistics are those of all the images, as
+    at test time. `weight` is the loss's affair. A head without `embed`, of a later stage, has scores alone.
+    """
+
+    def __init__(self, backbone: nn.Module, head: nn.Module):
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+
+    def forward(
+        self, images: Tensor, second: Tensor | None = None, weight: float | Tensor | None = None
+    ) -> ContrastedOutput:
+        if second is None:
+            compared = features = self.backbone(images)
+        else:
+            both = self.backbone(torch.cat([images, second]))
+            compared, features = both.split([len(images), len(second)])
+        embed = cast(Callable[[Tensor], Tensor] | None, getattr(self.head, "embed", None))
+        contrasted = embed(compared) if embed is not None and self.training else None
+        return ContrastedOutput(self.head(features), features, contrasted)

@@ -192,6 +192,28 @@ Several = PerExpert | RIDE | NestedCollaborative  # losses of experts: scores [B
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class HybridContrastive:
+    """A contrastive loss for the features, cross-entropy for the classifier; for a model `contrasted`."""
+
+    kind: Literal["hybrid_contrastive"] = "hybrid_contrastive"
+    among: Literal["samples", "prototypes"] = "samples"  # as the model's `against`
+    temperature: Positive = 0.1
+    strength: NonNegative = 1.0  # of the contrastive loss, besides the weight that a pair has
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TargetedContrastive:
+    """TSC: a contrastive loss in which every class has a fixed target; for a model `contrasted`."""
+
+    kind: Literal["targeted_contrastive"] = "targeted_contrastive"
+    temperature: Positive = 0.07
+    copies: Positive = 50.0  # how often each target counts among the rows of a batch
+
+
+Contrastive = HybridContrastive | TargetedContrastive  # losses of embeddings, beside scores [B, C]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Distilled:
     """A loss, and the softened prediction of the finished run that the stage names as its teacher."""
 
@@ -201,7 +223,7 @@ class Distilled:
     weight: NonNegative = 1.0
 
 
-Loss = Annotated[Single | Several | Distilled, Field(discriminator="kind")]
+Loss = Annotated[Single | Several | Contrastive | Distilled, Field(discriminator="kind")]
 
 # ---------------------------------------------------------------------------------- sampling and mixing
 
@@ -355,6 +377,7 @@ class Stage:
     batch_size: Count = 64
     sampling: Sampling = Sampling()
     paired: Sampling | None = None  # a second stream: batches arrive as a pair (BBN, hybrid contrastive)
+    views: Count = 1  # augmented views of each image of the first stream, all in one batch
     mixing: Mixing | None = None
     trains: tuple[Part, ...] = ("backbone", "head")
     batchnorm: Literal["adapting", "frozen"] = "adapting"
@@ -441,7 +464,23 @@ class Deconfounded:
     alpha: NonNegative = 1.0  # how much of that direction is taken away at test time
 
 
-Model = Annotated[Classifier | Experts | TwoBranch | Deconfounded, Field(discriminator="kind")]
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Contrasted:
+    """A classifier with a projection beside it, whose embeddings are compared in training.
+
+    With samples or prototypes (learned, one for each class) the classifier is linear. With targets the
+    scores are the embedding's cosines to fixed points, one for each class: a later stage takes head=linear.
+    """
+
+    kind: Literal["contrasted"] = "contrasted"
+    backbone: Backbone = Backbone()
+    against: Literal["samples", "prototypes", "targets"] = "samples"
+    width: Annotated[int, Field(ge=2)] = 128  # of the embedding
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9  # of the class centres that targets are given by
+    every: Count = 10  # steps from one giving of the targets to the next
+
+
+Model = Annotated[Classifier | Experts | TwoBranch | Deconfounded | Contrasted, Field(discriminator="kind")]
 
 # ----------------------------------------------------------------------------------------------- the data
 
@@ -547,6 +586,7 @@ class SmallImages:
     rotation: NonNegative = 0.0  # degrees, either way
     cutout: Annotated[int, Field(ge=0)] = 0  # side of the erased square
     policy: Literal["none", "autoaugment", "randaugment"] = "none"
+    grayscale: Fraction = 0.0  # the chance that an image loses its colours
     mean: Triple = (0.4914, 0.4822, 0.4465)
     std: Triple = (0.2023, 0.1994, 0.2010)
 
@@ -607,6 +647,16 @@ class Recipe:
             if isinstance(loss, Several) != several:
                 what = "experts, whose losses are ride, per_expert and the like" if several else "one network"
                 raise ValueError(f"stage {stage.name}: loss {loss.kind} is not for {what}")
+            if isinstance(loss, Contrastive):
+                if stage.mixing is not None:
+                    raise ValueError(f"stage {stage.name}: loss {loss.kind} compares images, none are mixed")
+                among = loss.among if isinstance(loss, HybridContrastive) else "targets"
+                if not isinstance(self.model, Contrasted) or self.model.against != among:
+                    raise ValueError(
+                        f"stage {stage.name}: loss {loss.kind} needs a model contrasted against {among}"
+                    )
+                if among == "targets" and stage.paired is not None:
+                    raise ValueError(f"stage {stage.name}: loss {loss.kind} takes one sampling, not paired")
 
 
 def continued(

@@ -83,6 +83,20 @@ def test_rotation_equals_pillow():
     assert different <= 50 * 1024 // 1000  # ties of the nearest pixel, at most
 
 
+def test_loss_of_colours_equals_pillow_for_the_images_that_were_drawn():
+    images = pictures(16)
+    augment = small(crop=0, flip=False, grayscale=0.5)
+    draws = batch(augment, 16)
+    lost = draws[:, 0] < 0.5
+    assert 0 < int(lost.sum()) < 16
+    augment.normalize = Normalize((0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255))
+    found = augment.train(images, draws).round().to(torch.uint8)
+    for image, made, grey in zip(images, found, lost, strict=True):
+        pixels = Image.fromarray(image.permute(1, 2, 0).numpy())
+        wanted = pixels.convert("L").convert("RGB") if grey else pixels
+        assert np.array_equal(made.permute(1, 2, 0).numpy(), np.asarray(wanted))
+
+
 def test_cutout_erases_a_square_to_the_mean_colour():
     augment = small(crop=0, flip=False, cutout=16)
     images, draws = pictures(30), batch(augment, 30)
@@ -98,9 +112,9 @@ def test_cutout_erases_a_square_to_the_mean_colour():
 
 def test_everything_at_once_equals_each_step_after_the_other():
     images = pictures(16)
-    whole = small(rotation=15.0, cutout=8, policy="randaugment")
+    whole = small(rotation=15.0, cutout=8, policy="randaugment", grayscale=0.5)
     draws = batch(whole, 16)
-    assert whole.columns == 2 + 1 + 1 + 4 + 2
+    assert whole.columns == 2 + 1 + 1 + 4 + 1 + 2
     found = whole.train(images, draws)
     unit = Normalize((0.0, 0.0, 0.0), (1 / 255, 1 / 255, 1 / 255))  # leaves bytes as they are
 
@@ -112,13 +126,14 @@ def test_everything_at_once_equals_each_step_after_the_other():
     images = alone(images, slice(0, 3), crop=4, flip=True)
     images = alone(images, slice(3, 4), rotation=15.0)
     images = alone(images, slice(4, 8), policy="randaugment")
+    images = alone(images, slice(8, 9), grayscale=0.5)
     last = small(crop=0, flip=False, cutout=8)
-    assert torch.equal(found, last.train(images, draws[:, 8:]))
+    assert torch.equal(found, last.train(images, draws[:, 9:]))
 
 
 @pytest.mark.parametrize("policy", ["none", "autoaugment", "randaugment"])
 def test_layout_changes_no_value(policy):
-    augment, images = small(policy=policy, rotation=10.0, cutout=4), pictures(24)
+    augment, images = small(policy=policy, rotation=10.0, cutout=4, grayscale=0.5), pictures(24)
     draws = batch(augment, 24)
     found = augment.train(images.contiguous(memory_format=torch.channels_last), draws)
     assert torch.equal(found, augment.train(images, draws)) and is_channels_last(found)

@@ -62,6 +62,24 @@ def test_two_processes_arrive_where_one_does(worker, pair):
     assert (one["weights/head.weight"] - still["weights/head.weight"]).abs().max() > 1e-2
 
 
+def test_two_processes_give_the_targets_that_one_gives(worker, pair):
+    """Means over the classes of the whole batch; in the last one process 1 has no image."""
+    one = worker.targeted_epoch(ALONE)
+    ranks = [read(pair / f"targeted-{rank}.safetensors") for rank in (0, 1)]
+    assert int(one["seen"]) == 6 and bool(one["centres"].any())
+    for name, tensor in one.items():
+        assert torch.equal(ranks[0][name], ranks[1][name]), name
+        near(ranks[0][name], tensor, 1e-5, name)
+
+
+def test_two_processes_of_a_hybrid_network_stay_together(worker, pair):
+    """Each compares its own part of the batch, so one process finds another contrast, but both the same."""
+    still = worker.stepped(ALONE, worker.even_recipe()).state_dict()
+    ranks = [read(pair / f"hybrid-{rank}.safetensors") for rank in (0, 1)]
+    assert ranks[0].keys() == ranks[1].keys() > still.keys() - {"weight"}
+    assert all(torch.equal(tensor, ranks[1][name]) for name, tensor in ranks[0].items())
+
+
 def near(found: torch.Tensor, wanted: torch.Tensor, tolerance: float, name: str) -> None:
     torch.testing.assert_close(
         found, wanted, rtol=tolerance, atol=tolerance, msg=lambda text: f"{name}: {text}"

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,6 +22,7 @@ from longtail.engine.step import Step
 from longtail.errors import DataError, UsageError
 from longtail.keys import Key
 from longtail.losses import GCL
+from longtail.recipe import Backbone, Contrasted, HybridContrastive, Sampling, TargetedContrastive
 from longtail.run import tensors
 
 
@@ -83,6 +85,36 @@ def first_epoch(here: World, trains=("backbone", "head"), lr: float = 0.0) -> di
     return found
 
 
+def targeted_epoch(here: World) -> dict[str, torch.Tensor]:
+    """What a head of targets holds after one epoch of two views, in which nothing else moves."""
+    stage = replace(even_recipe().stages[0], loss=TargetedContrastive(), views=2)
+    model_spec = Contrasted(backbone=Backbone(name="resnet8"), against="targets", width=16, every=2)
+    return stepped(here, tiny.recipe(stage, model=model_spec)).state_dict()
+
+
+def hybrid_epoch(here: World) -> dict[str, torch.Tensor]:
+    """One epoch of pairs: the second process has neither images to compare nor to classify in the last."""
+    stage = replace(even_recipe().stages[0], loss=HybridContrastive(), views=2, paired=Sampling())
+    model_spec = Contrasted(backbone=Backbone(name="resnet8"), width=16)
+    return stepped(here, tiny.recipe(stage, model=model_spec), lr=0.05).state_dict()
+
+
+def stepped(here: World, recipe, lr: float = 0.0) -> nn.Module:
+    """The head after one epoch."""
+    data, stage = build.dataset(recipe.data), recipe.stages[0]
+    model = build.model(recipe.model, len(data.names), Key(recipe.seed).fold("model"))
+    key, feed = Key(recipe.seed).fold(stage.name), Feed(here, recipe, data)
+    trainable.select(model, stage)
+    trainable.set_modes(model, stage)
+    optimizer = build.optimizer(stage.optimizer, trainable.groups(model, stage), here.device)
+    loss = build.loss(stage.loss, data.counts)
+    update = Step(here, recipe, stage, here.wrap(model), loss, optimizer)
+    for step, mixture, _, share in feed.epoch(stage, key, 1 % stage.epochs, start=0):
+        update.prepare(lr, key.fold("noise", step))
+        update(mixture, share, progress=0.0)
+    return model.head
+
+
 def measures(here: World) -> dict[str, object]:
     """A row of the freshly initialised model over the test digits, merged over the processes."""
     recipe = even_recipe()
@@ -121,6 +153,8 @@ def main(out: Path) -> None:
         (out / f"head-{here.rank}.safetensors").write_bytes(tensors.encode(head, "head"))
         moved = first_epoch(here, lr=0.05)
         (out / f"moved-{here.rank}.safetensors").write_bytes(tensors.encode(moved, "moved"))
+        for name, made in (("targeted", targeted_epoch(here)), ("hybrid", hybrid_epoch(here))):
+            (out / f"{name}-{here.rank}.safetensors").write_bytes(tensors.encode(made, name))
         about = {"measures": measures(here), "refusal": refusal(here), "failure": lonely_failure(here)}
         parts.with_suffix(".json").write_text(json.dumps(about))
     os.environ["MASTER_PORT"] = os.environ["SECOND_PORT"]  # the first group's port may not be free yet

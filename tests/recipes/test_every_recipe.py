@@ -43,7 +43,7 @@ def shrunk(recipe: Recipe) -> Recipe:
     images = SmallImages(size=8, crop=1, flip=False, mean=(0.3, 0.3, 0.3), std=(0.37, 0.37, 0.37))
     if isinstance(recipe.images, SmallImages):
         images = replace(images, rotation=recipe.images.rotation, policy=recipe.images.policy)
-        images = replace(images, cutout=min(2, recipe.images.cutout))
+        images = replace(images, cutout=min(2, recipe.images.cutout), grayscale=recipe.images.grayscale)
     return replace(
         recipe,
         data=Digits(longtail=LongTail(ratio=100), held_out=recipe.data.held_out),
@@ -107,6 +107,7 @@ AUGMENTATIONS: dict[str, dict[str, Any]] = {
     "randaugment": {"policy": "randaugment"},
     "cutout": {"cutout": 3},
     "rotation": {"rotation": 15.0},
+    "grayscale": {"grayscale": 0.5},
     "all": {"policy": "autoaugment", "cutout": 3, "rotation": 15.0, "flip": True},
 }
 

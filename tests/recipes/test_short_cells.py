@@ -15,6 +15,7 @@ CELLS = {cell.name: cell for cell in short_cells()}
 def test_every_baseline_is_run_once_and_plain_cross_entropy_three_times():
     baselines = {name.split(".")[1] for name in catalogue.functions(("baselines",))}
     others = {"ldam_drw", "gcl_euclidean", "gcl_angular", "ce", "ce_mixup"}
+    others |= {"hybrid", "hybrid_prototypes", "tsc"}
     once = {f"short/{name}-s0" for name in baselines | others}
     assert set(CELLS) >= once | {"short/ce-s1", "short/ce-s2"}
     assert len(CELLS) == len(short_cells())
@@ -42,6 +43,20 @@ def test_the_campaign_finds_them_by_name_and_writes_where_it_says(tmp_path, monk
     assert RunFolder(tmp_path / "results" / "short" / "ce-s1").is_finished
     left = campaign.pending(tmp_path / "results", "*", "short")
     assert {cell.name for cell in left} == set(CELLS) - {"short/ce-s1"}
+
+
+def test_contrastive_methods_are_among_them_as_long_as_the_others():
+    samples, prototypes, targets = (
+        CELLS[f"short/{name}-s0"].make() for name in ("hybrid", "hybrid_prototypes", "tsc")
+    )
+    assert [recipe.model.against for recipe in (samples, prototypes, targets)] == [
+        "samples",
+        "prototypes",
+        "targets",
+    ]
+    assert samples.stages[0].schedule.drops == ((12, 0.1), (16, 0.01))
+    first, second = targets.stages
+    assert (first.epochs, second.epochs, second.head) == (SHORT, 3, "linear")
 
 
 def test_a_shorter_gcl_shortens_both_stages():

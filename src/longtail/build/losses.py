@@ -48,6 +48,10 @@ def loss(spec: recipe.Loss, counts: Tensor) -> nn.Module:  # noqa: C901  (one ca
             return losses.PerExpert(loss(spec.base, counts), together=spec.together, noise=spec.noise)
         case recipe.NestedCollaborative():
             return losses.NestedCollaborative(counts, mutual=spec.mutual, nested=spec.nested, hard=spec.hard)
+        case recipe.HybridContrastive():
+            return losses.HybridContrastive(spec.among, temperature=spec.temperature, strength=spec.strength)
+        case recipe.TargetedContrastive():
+            return losses.TargetedContrastive(temperature=spec.temperature, copies=spec.copies)
         case recipe.Distilled():
             return losses.Distilled(loss(spec.base, counts), temperature=spec.temperature, weight=spec.weight)
         case recipe.RIDE():

@@ -46,6 +46,11 @@ def model(spec: recipe.Model, num_classes: int, key: Key) -> nn.Module:
                 generator=key.fold("head").generator(),
             )
             return models.Classifier(backbone, less)
+        case recipe.Contrasted():
+            backbone = backbones.make(name, generator=generator, weights=weights)
+            return models.Contrasted(
+                backbone, _branches(spec, _width(backbone), num_classes, key.fold("head"))
+            )
         case _:
             assert_never(spec)
 
@@ -59,6 +64,25 @@ def head(name: HeadName, num_features: int, num_classes: int, key: Key) -> heads
             return heads.Cosine(num_features, num_classes, generator=key.generator())
         case _:
             assert_never(name)
+
+
+def _branches(
+    spec: recipe.Contrasted, num_features: int, num_classes: int, key: Key
+) -> heads.Projected | heads.Targeted:
+    generator = key.generator()
+    if spec.against == "targets":
+        return heads.Targeted(
+            num_features,
+            num_classes,
+            width=spec.width,
+            momentum=spec.momentum,
+            every=spec.every,
+            generator=generator,
+        )
+    prototypes = spec.against == "prototypes"
+    return heads.Projected(
+        num_features, num_classes, width=spec.width, prototypes=prototypes, generator=generator
+    )
 
 
 def _several(spec: recipe.Experts, key: Key) -> backbones.Branched | backbones.Separate:

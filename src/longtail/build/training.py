@@ -49,6 +49,7 @@ def batches(
                 rotation=images.rotation,
                 cutout=images.cutout,
                 policy=images.policy,
+                grayscale=images.grayscale,
                 mean=images.mean,
                 std=images.std,
             )

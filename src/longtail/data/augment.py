@@ -55,13 +55,15 @@ class Normalize:
 class Small:
     """The augmentation of images that fit in memory.
 
-    Crop (zero padding first, so the border is black), flip, rotation (nearest pixel, black outside), policy;
-    then normalisation; then Cutout, which erases to the mean colour (DeVries & Taylor 2017).
+    Crop (zero padding first, so the border is black), flip, rotation (nearest pixel, black outside), policy,
+    loss of the colours; then normalisation; then Cutout, which erases to the mean colour (DeVries & Taylor
+    2017).
 
     Args:
         size: side of the result; images of another size are resized first.
         crop: padding of the random crop, in pixels.
         rotation: degrees, either way.
+        grayscale: the chance that an image loses its colours.
         cutout: side of the erased square. Its centre is any pixel, so that it may reach over the border.
 
     Example:
@@ -81,10 +83,12 @@ class Small:
         rotation: float = 0.0,
         cutout: int = 0,
         policy: Policy = "none",
+        grayscale: float = 0.0,
         mean: Triple,
         std: Triple,
     ):
         self.size, self.crop, self.flip, self.rotation, self.cutout = size, crop, flip, rotation, cutout
+        self.grayscale = grayscale
         match policy:
             case "none":
                 self.policy = None
@@ -100,6 +104,7 @@ class Small:
             int(flip),
             int(rotation > 0),
             self.policy.columns if self.policy else 0,
+            int(grayscale > 0),
             2 * (cutout > 0),
         )
         self._ends = tuple(np.cumsum(widths).tolist())
@@ -116,7 +121,7 @@ class Small:
     def train(self, images: Tensor, draws: Tensor) -> Tensor:
         """uint8 `[B, 3, H, W]` and `[B, columns]` to normalised float32 `[B, 3, size, size]`."""
         images = resized(images, self.size)
-        crop, flip, rotation, policy, cutout = draws.tensor_split(self._ends[:-1], dim=1)
+        crop, flip, rotation, policy, grey, cutout = draws.tensor_split(self._ends[:-1], dim=1)
         if self.crop or self.flip:
             images = cropped(images, crop, flip, self.crop)
         if self.rotation:
@@ -126,6 +131,8 @@ class Small:
             )
         if self.policy:
             images = _kept_layout(images, self.policy(images, policy))
+        if self.grayscale:
+            images = _kept_layout(images, greyed(images, grey[:, 0] < self.grayscale))
         normalised = self.normalize(images)
         return erased(normalised, cutout, self.cutout) if self.cutout else normalised
 
@@ -180,6 +187,11 @@ def cropped(images: Tensor, crop: Tensor, flip: Tensor, padding: int) -> Tensor:
     window = rows.index_select(0, (start[:, None, None] + plane + row).view(-1))
     window = window.view(batch, count, height, width, values)
     return window[:, 0].permute(0, 3, 1, 2) if last else window[..., 0]
+
+
+def greyed(images: Tensor, chosen: Tensor) -> Tensor:
+    """The chosen images in grey, as Pillow makes it."""
+    return torch.where(chosen[:, None, None, None], pixels.grey(images).to(torch.uint8)[:, None], images)
 
 
 def erased(images: Tensor, draws: Tensor, side: int) -> Tensor:

@@ -20,9 +20,10 @@ from longtail.engine.distributed import World
 from longtail.errors import UsageError
 from longtail.keys import Key
 from longtail.losses import Mixed
-from longtail.recipe import ManifoldMixup, Recipe, Remix, Sampling, Stage, TwoBranch
+from longtail.recipe import Contrasted, ManifoldMixup, Recipe, Remix, Sampling, Stage, TwoBranch
 
-TAKE_PAIRS = (TwoBranch,)  # models called with (images, second, weight) where a stage names two samplings
+# Models called with (images, second, weight) where a stage names two samplings.
+TAKE_PAIRS = (TwoBranch, Contrasted)
 
 
 class Feed:
@@ -54,7 +55,7 @@ class Feed:
         self, stage: Stage, key: Key, epoch: int, start: int
     ) -> Iterator[tuple[int, Mixture, Batch, float]]:
         """(step of the stage, what goes into the model, the raw batch, this process's share of the mean)."""
-        first = self._stream(stage, stage.sampling, key.fold("first"), epoch, start)
+        first = self._compared(stage, key.fold("first"), epoch, start)
         second: Iterator[Batch | None] = repeat(None)
         if stage.paired is not None:
             second = self._stream(stage, stage.paired, key.fold("second"), epoch, start)
@@ -63,7 +64,7 @@ class Feed:
         plan = self._plan(stage, key.fold("mixing", epoch), steps)
         for number, (batch, other) in enumerate(zip(first, second), start):
             size = min(stage.batch_size, total - number * stage.batch_size)
-            share = len(batch.target) * self.world.size / size
+            share = len(batch.target) * self.world.size / (size * stage.views)
             mixture = self._mix(stage, plan, batch, number) if other is None else pair(batch, other, weight)
             yield epoch * steps + number, mixture, batch, share
 
@@ -73,6 +74,11 @@ class Feed:
             raise UsageError(
                 f"stage {stage.name}: paired needs a model of two branches and no mixing; "
                 "set stages.N.paired or stages.N.mixing to null"
+            )
+        if stage.views > 1 and stage.mixing is not None:
+            raise UsageError(
+                f"stage {stage.name}: views of an image are compared, not mixed; "
+                "set stages.N.views to 1 or stages.N.mixing to null"
             )
         if takes_pairs and isinstance(stage.mixing, ManifoldMixup):
             raise UsageError(f"stage {stage.name}: manifold mixup needs a model of one branch; use mixup")
@@ -89,11 +95,19 @@ class Feed:
             beta=rule.beta,
         )
 
-    def _stream(self, stage: Stage, rule: Sampling, key: Key, epoch: int, start: int) -> Iterator[Batch]:
+    def _compared(self, stage: Stage, key: Key, epoch: int, start: int) -> Iterator[Batch]:
+        """The first stream; of several views of its images each has draws of its own, in one batch."""
+        views = [self._stream(stage, stage.sampling, key, epoch, start, view) for view in range(stage.views)]
+        return views[0] if len(views) == 1 else map(together, zip(*views, strict=True))
+
+    def _stream(  # noqa: PLR0913  (where in the run)
+        self, stage: Stage, rule: Sampling, key: Key, epoch: int, start: int, view: int = 0
+    ) -> Iterator[Batch]:
+        augment = key.fold("view", view) if view else key
         source = self.train if self.views is None else self.views
         return source.epoch(
             self.order(rule, key, epoch, stage.epochs),
-            key=key.fold("augment", epoch),
+            key=augment.fold("augment", epoch),
             batch_size=stage.batch_size,
             start=start,
             rank=self.world.rank,
@@ -122,6 +136,11 @@ class Feed:
                 batch.images, batch.target, plan, step, counts=self.counts, kappa=rule.kappa, tau=rule.tau
             )
         return mixing.mix(batch.images, batch.target, plan, step)
+
+
+def together(views: tuple[Batch, ...]) -> Batch:
+    """One batch of all the views, one view after the other."""
+    return Batch(*(torch.cat(parts) for parts in zip(*views, strict=True)))
 
 
 def pair(first: Batch, second: Batch, weight: Tensor) -> Mixture:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from longtail.backbones import Branched, Mix, PlacesResNet, ResNet
 from longtail.backbones.fused import Convolution
-from longtail.models import Classifier, Experts, Output
+from longtail.models import Classifier, Contrasted, Experts, Output
 from longtail.recipe import ManifoldMixup, Recipe, Stage
 
 # Images at a time on a processor: the maps of one slice stay in the cache. Larger batches are slower.
@@ -74,7 +74,7 @@ def still(model: nn.Module, *, dtype: torch.dtype = torch.float32) -> nn.Module:
 
     A model that cannot be folded is given back as it is. Manifold mixup needs the maps inside: not for it.
     """
-    if not isinstance(model, Classifier | Experts) or not folds(model.backbone):
+    if not isinstance(model, Classifier | Experts | Contrasted) or not folds(model.backbone):
         return model
     return type(model)(folded(model.backbone, dtype=dtype), model.head).train(model.training)  # pyright: ignore[reportArgumentType]
 

@@ -62,8 +62,10 @@ def captured(step: Step) -> Step | Graphed:
     """The step as a graph where that is possible: alone on a CUDA device, hidden maps not mixed."""
     alone = step.world.size == 1 and step.world.device.type == "cuda"
     hidden = isinstance(step.stage.mixing, ManifoldMixup)
-    # `progress` is a number of the host: a captured loss would see that of the capture for ever
-    return Graphed(step) if alone and not hidden and "progress" not in step.needs else step
+    # `progress` is a number of the host: a captured loss would see that of the capture for ever; and what a
+    # head that follows its batches decides on the host would never be decided again
+    on_host = "progress" in step.needs or step.follower is not None
+    return Graphed(step) if alone and not hidden and not on_host else step
 
 
 def tensors(mixture: Mixture) -> list[Tensor]:

@@ -70,12 +70,13 @@ def _weight(head: nn.Module, spec: TauNorm, stage: Stage) -> Tensor:
             f"stage {stage.name}: tau_norm changes nothing on a cosine head; train a linear probe first "
             '(a stage with head="linear"), or set stages.N.posthoc.source to raw_anchors'
         )
-    if not isinstance(head, heads.Cosine if spec.source == "raw_anchors" else heads.Linear):
+    linear = heads.Linear | heads.Projected
+    if not isinstance(head, heads.Cosine if spec.source == "raw_anchors" else linear):
         raise UsageError(
             f"stage {stage.name}: tau_norm with source={spec.source} does not fit a head of kind "
             f"{type(head).__name__}; it normalises the weights of one linear or cosine head"
         )
-    return head.weight.detach()
+    return cast(Tensor, head.weight).detach()
 
 
 def _sweep(  # noqa: PLR0913  (each is a different thing)

@@ -128,7 +128,7 @@ class Record:
             self.stage.batch_size,
             len(self.data.train.targets) - (step - 1) % self.steps * self.stage.batch_size,
         )
-        images *= 1 if self.stage.paired is None else 2
+        images *= self.stage.views + (self.stage.paired is not None)
         self.step, self.total, self.images_seen = step, self.total + 1, self.images_seen + images
         epoch = (step - 1) // self.steps + 1
         if self.average is not None:

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from longtail.data.mixing import Mixture
 from longtail.engine.distributed import World
 from longtail.engine.teacher import Teacher
+from longtail.heads import Targeted
 from longtail.keys import Key
+from longtail.losses import Mixed, Target
 from longtail.recipe import Recipe, Stage
 
 
@@ -38,6 +40,8 @@ class Step:
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         optimizer.found_inf = self.trouble  # pyright: ignore[reportAttributeAccessIssue]  read by the fused kernel: an update is skipped unless it is 0
         self.needs: tuple[str, ...] = getattr(loss, "needs", ())
+        # A head that follows the classes of what it sees, apart from any gradient.
+        self.follower = next((m for m in net.modules() if isinstance(m, Targeted)), None)
 
     def prepare(self, lr: float, key: Key) -> None:
         """The rate of this step, and its noise on this process, wherever the run was started or resumed."""
@@ -64,15 +68,31 @@ class Step:
             output = self.net(*mixture.inputs)
             taught = self.teacher(mixture.images) if self.teacher is not None else None
         given = {"progress": progress, "features": output.features, "teacher": taught}
+        given["contrasted"] = contrasted = getattr(output, "contrasted", None)
         if "norms" in self.needs:
             given["norms"] = output.features.float().norm(dim=-1)
         extra = {name: given[name] for name in self.needs}
-        return self.loss(output.scores, mixture.target, generator=self.noise, **extra)
+        loss = self.loss(output.scores, mixture.target, generator=self.noise, **extra)
+        self.follow(contrasted, mixture.target)
+        return loss
 
     def nothing(self, images: Tensor) -> Tensor:
         """A process without images in a last, small batch: no gradient, and its part in the sum over all."""
         output = self.net(images.new_zeros(2, *images.shape[1:]))
-        return (output.scores.sum() + output.features.sum()) * 0.0
+        self.follow(getattr(output, "contrasted", None), None)
+        outputs = [tensor.sum() for tensor in output if tensor is not None]
+        return torch.stack(outputs).sum() * 0.0
+
+    def follow(self, embeddings: Tensor | None, target: Target | None) -> None:
+        """Tells the head what the batch of all processes was, so that it is the same on each of them."""
+        if self.follower is None or embeddings is None or isinstance(target, Mixed):
+            return
+        embeddings = embeddings.detach()
+        if target is None:  # no images here: the others may have some
+            embeddings, target = embeddings[:0], torch.empty(0, dtype=torch.int64, device=embeddings.device)
+        seen = self.follower.sums(embeddings, target)
+        self.world.total(seen)
+        self.follower.follow(*seen)
 
     def update(self, loss: Tensor) -> None:
         gradients = [p.grad for p in self.parameters if p.grad is not None]

@@ -16,6 +16,8 @@ from longtail.errors import UsageError
 from longtail.keys import Key
 from longtail.recipe import LogitAdjust, NearestMean, Part, Stage, TauNorm
 
+# Heads that can be drawn anew.
+WITH_WEIGHTS = (heads.Linear, heads.Cosine, heads.Deconfounded, heads.Projected, heads.Targeted)
 BATCHNORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
@@ -57,7 +59,7 @@ def _reshape_trained(model: nn.Module, head: nn.Module, stage: Stage, key: Key) 
 def _linear(model: nn.Module, stage: Stage, key: Key, *, bias: bool) -> heads.Linear:
     """A fresh linear head on the same features, drawn from the key alone."""
     head = cast(nn.Module, model.head)
-    if not isinstance(head, heads.Linear | heads.Cosine):
+    if not isinstance(head, heads.Linear | heads.Cosine | heads.Projected | heads.Targeted):
         raise UsageError(
             f"stage {stage.name}: a fresh linear head takes the place of a linear or cosine head of one "
             f"network; this model has {type(head).__name__}"
@@ -71,12 +73,17 @@ def restart(head: nn.Module, key: Key) -> None:
     """Draws the head's weights anew, from the key alone."""
     generator = key.fold("head").generator()
     for module in head.modules():
-        if isinstance(module, heads.Linear | heads.Cosine | heads.Deconfounded):
+        if isinstance(module, WITH_WEIGHTS):
             module.reset_parameters(generator)
 
 
 def part_of(name: str, model: nn.Module) -> Part:
-    """Which part of the model a parameter belongs to, by its name."""
+    """Which part of the model a parameter belongs to, by its name.
+
+    What a contrastive loss trains the features by is no part of the classifier: it goes with the backbone.
+    """
+    if name.replace("head.head.", "head.").startswith(("head.projection.", "head.prototypes")):
+        return "backbone"
     if name.startswith("head."):
         wrapped = isinstance(model.head, heads.Scaled | heads.Aligned)
         return "scales" if wrapped and not name.startswith("head.head.") else "head"

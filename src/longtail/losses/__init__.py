@@ -11,6 +11,8 @@ from __future__ import annotations
 from longtail.losses.adjusted import BalancedSoftmax as BalancedSoftmax
 from longtail.losses.adjusted import FeatureBalanced as FeatureBalanced
 from longtail.losses.adjusted import LogitAdjusted as LogitAdjusted
+from longtail.losses.contrastive import HybridContrastive as HybridContrastive
+from longtail.losses.contrastive import TargetedContrastive as TargetedContrastive
 from longtail.losses.experts import RIDE as RIDE
 from longtail.losses.experts import Distilled as Distilled
 from longtail.losses.experts import PerExpert as PerExpert
@@ -42,10 +44,12 @@ __all__ = [
     "FeatureBalanced",
     "Focal",
     "LabelAwareSmoothing",
+    "HybridContrastive",
     "LogitAdjusted",
     "Mixed",
     "NestedCollaborative",
     "PerExpert",
     "Reweighted",
     "Target",
+    "TargetedContrastive",
 ]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from longtail.recipes import baselines as baselines
     from longtail.recipes import catalogue as catalogue
     from longtail.recipes import cifar as cifar
+    from longtail.recipes import contrastive as contrastive
     from longtail.recipes import decoupled as decoupled
     from longtail.recipes import digits as digits
     from longtail.recipes import folder as folder
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 FAMILIES = (
     "baselines",
     "cifar",
+    "contrastive",
     "decoupled",
     "digits",
     "folder",
@@ -43,6 +45,7 @@ __all__ = [
     "baselines",
     "catalogue",
     "cifar",
+    "contrastive",
     "decoupled",
     "digits",
     "folder",

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from longtail.recipe import GCL, CloudName, Form, Recipe, Sampling
-from longtail.recipes import catalogue, cifar, ride
+from longtail.recipes import catalogue, cifar, contrastive, ride
 from longtail.recipes.retraining import Choices, Technique, plan
 
 FORMS: tuple[Form, ...] = ("euclidean", "angular")
@@ -155,6 +155,8 @@ ALSO_SHORT: dict[str, Callable[..., Recipe]] = {
     "ldam_drw": cifar.ldam_drw,
     "gcl_euclidean": partial(cifar.gcl, form="euclidean", retrain_epochs=SHORT * 30 // 200),
     "gcl_angular": partial(cifar.gcl, form="angular", retrain_epochs=SHORT * 30 // 200),
+    "hybrid_prototypes": partial(contrastive.hybrid, variant="prototypes"),
+    "tsc": partial(contrastive.tsc, retrain_epochs=SHORT * 30 // 200),
 }
 
 
@@ -163,7 +165,9 @@ def short_cells() -> tuple[Cell, ...]:
 
     Methods without mixup stand beside `ce`, those with it beside `ce_mixup`.
     """
-    methods = {name.split(".")[1]: make for name, make in catalogue.functions(("baselines",)).items()}
+    methods = {
+        name.split(".")[1]: make for name, make in catalogue.functions(("baselines", "contrastive")).items()
+    }
     made = [_short(name, make) for name, make in (methods | ALSO_SHORT).items()]
     for seed in range(3):
         made.append(_short("ce", partial(cifar.ce, mixup=False), seed))

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from longtail.errors import UsageError
 from longtail.recipe import SGD, Cifar, Cosine, LabelAwareSmoothing, Recipe, Stage
+from longtail.recipes.second_stages import has_targets
 
 CODE = "MisLAS's own code"
 
@@ -52,7 +53,7 @@ def constants(first: Recipe) -> tuple[Constants, str]:
 
 def second(first: Recipe) -> tuple[Stage, dict[str, str]]:
     """The stage, without its sampling, and the provenance of its constants."""
-    if getattr(first.model, "head", "linear") != "linear":
+    if getattr(first.model, "head", "linear") != "linear" or has_targets(first):
         raise UsageError(
             "mislas smooths the logits of a linear head; this run has a cosine head: use lws or crt"
         )

@@ -94,9 +94,12 @@ RULES: Mapping[str, str] = {
 
 def row_of(recipe: Plain) -> str | None:
     """The row of the main tables that a recipe belongs to, by what it does rather than by its name alone."""
-    for word in re.split(r"[^a-z0-9]+", str(recipe.get("name", "")).lower()):
-        if word in NAMED:
-            return NAMED[word]
+    for word in reversed(re.split(r"[^a-z0-9]+", str(recipe.get("name", "")).lower())):
+        if word in NAMED:  # a method's own name comes last: contrastive.tsc is TSC
+            own = (recipe.get("model") or {}).get(
+                "against"
+            ) != "prototypes"  # whose figures the paper does not quote
+            return NAMED[word] if own else None
     stages = recipe["stages"]
     loss = _innermost(stages[0]["loss"])
     experts = recipe["model"].get("kind") == "experts"
@@ -215,6 +218,8 @@ def _is_paper_track(recipe: Plain) -> bool:
     if any(stage.get("teacher") for stage in recipe["stages"]):
         return False
     jitter = images.get("jitter", 0) and not _is_ride(recipe)  # RIDE's own code has it on ImageNet-LT
+    contrasted = recipe["model"].get("kind") == "contrasted"  # which all lose their colours now and then
+    jitter = jitter or (images.get("grayscale", 0) and not contrasted)
     if images.get("policy", "none") != "none" or images.get("cutout", 0) or jitter:
         return False
     if data.get("kind") != "cifar":

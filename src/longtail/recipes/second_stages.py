@@ -9,8 +9,10 @@ from longtail.recipe import (
     GCL,
     LDAM,
     SGD,
+    Contrasted,
     Cosine,
     CrossEntropy,
+    HybridContrastive,
     LargeImages,
     Loss,
     Part,
@@ -18,6 +20,7 @@ from longtail.recipe import (
     Recipe,
     Reweighted,
     Stage,
+    TargetedContrastive,
 )
 from longtail.recipes import large, stages
 
@@ -27,9 +30,11 @@ DECOUPLING, DISALIGN = "decoupling's own code", "DisAlign's own code"
 def released(first: Recipe) -> Stage:
     """The released code's re-training of the head, with the batches and the weight decay of stage 1."""
     stage = first.stages[0]
-    return stages.classifier(
+    made = stages.classifier(
         second_loss(first), batch_size=stage.batch_size, weight_decay=stage.optimizer.weight_decay
     )
+    # Targets are no classifier to go on from.
+    return replace(made, head="linear") if has_targets(first) else made
 
 
 def second_loss(first: Recipe) -> Loss:
@@ -41,6 +46,8 @@ def second_loss(first: Recipe) -> Loss:
             return replace(stages.gcl_second(form, strength=strength), cloud=loss.cloud, power=loss.power)
         case LDAM() as loss:
             return replace(loss, reweight=False)
+        case HybridContrastive() | TargetedContrastive():
+            return CrossEntropy()  # the head is linear from here on
         case loss:
             return loss
 
@@ -53,7 +60,14 @@ def plain_loss(first: Recipe) -> CrossEntropy:
 def scale_of(first: Recipe) -> float:
     """What the clean logits of the first stage multiply the scores with."""
     loss = first.stages[0].loss
+    if isinstance(loss, TargetedContrastive):
+        return 1 / loss.temperature
     return float(getattr(getattr(loss, "base", loss), "scale", 1.0))
+
+
+def has_targets(first: Recipe) -> bool:
+    """Whether the scores are cosines to fixed targets, which no stage can train."""
+    return isinstance(first.model, Contrasted) and first.model.against == "targets"
 
 
 def decoupled(
@@ -67,14 +81,16 @@ def decoupled(
     """Kang et al.: cross-entropy, cosine from 0.2 (batches of 512; else 0.1), BatchNorm goes on adapting."""
     batch = first.stages[0].batch_size
     is_places = first.model.backbone.name.startswith("places")
+    # Beside a projection a classifier is drawn anew as a plain one, and the projection is left behind.
+    plain = head == "restarted" and isinstance(first.model, Contrasted)
     return Stage(
         name=name,
-        loss=plain_loss(first),
+        loss=CrossEntropy() if plain else plain_loss(first),
         epochs=epochs,
         batch_size=batch,
         trains=trains,
         batchnorm="adapting",
-        head=head,
+        head="linear" if plain else head,
         optimizer=SGD(
             lr=0.2 if batch >= 512 and not is_places else 0.1,
             weight_decay=first.stages[0].optimizer.weight_decay,

@@ -29,6 +29,8 @@ LOSSES = {
     "per_expert": "for each expert",
     "distilled": "distilled",
     "nested_collaborative": "nested collaborative learning",
+    "hybrid_contrastive": "contrastive loss beside cross-entropy",
+    "targeted_contrastive": "contrastive loss with targets",
 }
 
 
