@@ -16,13 +16,15 @@ from longtail.errors import UsageError
 from longtail.keys import Key
 from longtail.recipe import LogitAdjust, NearestMean, Part, Stage, TauNorm
 
+REDRAWN = (heads.Linear, heads.Cosine, heads.Deconfounded, heads.MetaEmbedding)
 BATCHNORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def reshape_head(model: nn.Module, stage: Stage, key: Key) -> None:
-    """Gives the model the stage's head: kept, restarted, linear, scaled (LWS), aligned (DisAlign), post hoc.
+    """Gives the model the stage's head: kept, restarted, linear, scaled (LWS), aligned (DisAlign), that of
+    OLTR (meta_embedding), or a post-hoc one.
 
-    Of a post-hoc head this makes the empty form; `posthoc.transform` or a file fills it.
+    Of the last two this makes the empty form; `memory.begin`, `posthoc.transform` or a file fills it.
     """
     head = cast(nn.Module, model.head)
     match stage.posthoc:
@@ -52,6 +54,9 @@ def _reshape_trained(model: nn.Module, head: nn.Module, stage: Stage, key: Key) 
             # a head over two branches sees more features than the backbone of each has
             width = getattr(head, "num_features", cast(nn.Module, model.backbone).num_features)
             model.head = heads.Aligned(head, cast(int, width))
+        case "meta_embedding":
+            width = cast(int, cast(nn.Module, model.backbone).num_features)
+            model.head = heads.MetaEmbedding(head, width, generator=key.fold("head").generator())
 
 
 def _linear(model: nn.Module, stage: Stage, key: Key, *, bias: bool) -> heads.Linear:
@@ -71,12 +76,14 @@ def restart(head: nn.Module, key: Key) -> None:
     """Draws the head's weights anew, from the key alone."""
     generator = key.fold("head").generator()
     for module in head.modules():
-        if isinstance(module, heads.Linear | heads.Cosine | heads.Deconfounded):
+        if isinstance(module, REDRAWN):
             module.reset_parameters(generator)
 
 
 def part_of(name: str, model: nn.Module) -> Part:
     """Which part of the model a parameter belongs to, by its name."""
+    if name == "head.centroids":
+        return "memory"
     if name.startswith("head."):
         wrapped = isinstance(model.head, heads.Scaled | heads.Aligned)
         return "scales" if wrapped and not name.startswith("head.head.") else "head"

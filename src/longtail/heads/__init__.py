@@ -7,10 +7,23 @@ initial weights a pure function of that generator; without one torch's default g
 from longtail.heads.deconfounded import Deconfounded as Deconfounded
 from longtail.heads.frozen import NearestMean as NearestMean
 from longtail.heads.frozen import tau_normalize as tau_normalize
+from longtail.heads.memory import MetaEmbedding as MetaEmbedding
+from longtail.heads.memory import Remembering as Remembering
 from longtail.heads.trained import Cosine as Cosine
 from longtail.heads.trained import Linear as Linear
 from longtail.heads.wrapping import Aligned as Aligned
 from longtail.heads.wrapping import Scaled as Scaled
 from longtail.heads.wrapping import Shifted as Shifted
 
-__all__ = ["Aligned", "Cosine", "Deconfounded", "Linear", "NearestMean", "Scaled", "Shifted", "tau_normalize"]
+__all__ = [
+    "Aligned",
+    "Cosine",
+    "Deconfounded",
+    "Linear",
+    "MetaEmbedding",
+    "NearestMean",
+    "Remembering",
+    "Scaled",
+    "Shifted",
+    "tau_normalize",
+]

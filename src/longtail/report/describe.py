@@ -29,6 +29,8 @@ LOSSES = {
     "per_expert": "for each expert",
     "distilled": "distilled",
     "nested_collaborative": "nested collaborative learning",
+    "centroids": "OLTR's centroid loss",
+    "remembered": "cross-entropy with a memory of features",
 }
 
 
