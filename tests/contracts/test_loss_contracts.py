@@ -79,7 +79,10 @@ def renamed(given: dict[str, Any], order: Tensor) -> dict[str, Any]:
     other = {name: value[:, order] if name in of_class else value for name, value in given.items()}
     if "recalled" in given:
         held, labels = given["recalled"]
-        other["recalled"] = held[:, order], torch.where(labels == EMPTY, EMPTY, order.argsort()[labels])
+        other["recalled"] = (
+            held[:, order],
+            torch.where(labels < 0, labels, order.argsort()[labels.clamp_min(0)]),
+        )
     return other
 
 
