@@ -222,6 +222,13 @@ def test_a_stage_begins_with_an_empty_memory():
     assert head.chances.tolist() == [0.25, 0.5, 1.0]
 
 
+def test_writing_reads_no_value_that_lies_on_an_accelerator():
+    """A meta tensor has no values: whatever would make the host wait raises here."""
+    head = remembering().to("meta")
+    head.write(torch.empty(4, D, device="meta"), torch.zeros(4, dtype=torch.int64, device="meta"))
+    assert head.recalled()[0].device.type == "meta"
+
+
 def test_a_memory_without_room_is_refused():
     with pytest.raises(ValueError, match="room"):
         Remembering(Linear(D, C), D, size=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -55,6 +57,8 @@ def test_the_reconstruction_says_so_wherever_it_is_named() -> None:
     assert "reconstruction" in (memory.mbj.__doc__ or "")
     assert describe.method(overrides.plain(made)) == "MBJ (reconstruction)"
     assert describe.method(overrides.plain(memory.oltr())) == "OLTR"
+    first = replace(made, stages=made.stages[:1])
+    assert describe.method(overrides.plain(first)) == "CE", "its first stage alone has no memory"
     quoted = paper.published(overrides.plain(made))
     assert quoted is not None and quoted.value == 81.10
     assert paper.published(overrides.plain(memory.oltr(classes=10))) is None

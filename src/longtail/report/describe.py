@@ -37,9 +37,8 @@ LOSSES = {
 def method(recipe: Plain) -> str:
     """The name of a row: the paper's where the recipe has one, else what the recipe calls itself."""
     row = paper.row_of(recipe) or label(recipe.get("name", "recipe"))
-    sources = recipe.get("provenance") or {}
-    is_rebuilt = any(str(source).startswith("reconstruction") for source in sources.values())
-    return f"{row} (reconstruction)" if is_rebuilt else row
+    losses = [(stage.get("loss") or {}).get("kind") for stage in recipe["stages"]]
+    return f"{row} (reconstruction)" if "remembered" in losses else row
 
 
 def dataset(recipe: Plain, data: Plain) -> str:
