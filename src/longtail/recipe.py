@@ -653,6 +653,10 @@ class Recipe:
                 has_centroids = True
             if isinstance(stage.loss, Centroids) and not has_centroids:
                 raise ValueError(f"stage {stage.name}: loss centroids needs head meta_embedding")
+            if "memory" in stage.trains and not isinstance(stage.loss, Centroids):
+                raise ValueError(
+                    f"stage {stage.name}: only loss centroids trains the memory; not {stage.loss.kind}"
+                )
             if not isinstance(stage.loss, Remembered):
                 continue
             if not isinstance(self.model, Remembering):

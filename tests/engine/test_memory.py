@@ -242,6 +242,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_trained(tiny):
         replace(oltr(tiny), model=Classifier(backbone=SMALL, head="cosine"))
     with pytest.raises(ValidationError, match="needs head meta_embedding"):
         oltr(tiny, head="kept", trains=("backbone", "head"))
+    with pytest.raises(ValidationError, match="only loss centroids"):
+        oltr(tiny, loss=CrossEntropy(scale=16.0))
     with pytest.raises(ValidationError, match="needs the model remembering"):
         replace(mbj(tiny), model=LINEAR)
     with pytest.raises(ValidationError, match="one class each"):
