@@ -223,7 +223,29 @@ class Distilled:
     weight: NonNegative = 1.0
 
 
-Loss = Annotated[Single | Several | Contrastive | Distilled, Field(discriminator="kind")]
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Centroids:
+    """OLTR's loss: cross-entropy, and distances to the class centroids of the head meta_embedding."""
+
+    kind: Literal["centroids"] = "centroids"
+    scale: Positive = 16.0
+    weight: NonNegative = 0.01  # of everything about centroids
+    repulsion: NonNegative = 0.01  # of the centroids of other classes, beside the own one's attraction
+    margin: NonNegative = 10.0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Remembered:
+    """Cross-entropy of the batch and of the features that the model remembering holds (a reconstruction)."""
+
+    kind: Literal["remembered"] = "remembered"
+    scale: Positive = 1.0
+    weight: NonNegative = 1.0  # of the memory
+
+
+Loss = Annotated[
+    Single | Several | Contrastive | Distilled | Centroids | Remembered, Field(discriminator="kind")
+]
 
 # ---------------------------------------------------------------------------------- sampling and mixing
 
@@ -323,7 +345,7 @@ Schedule = Annotated[MultiStep | Cosine | OneCycle, Field(discriminator="kind")]
 
 # --------------------------------------------------------------------------------------------- the stage
 
-Part = Literal["backbone", "head", "scales"]
+Part = Literal["backbone", "head", "scales", "memory"]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -381,7 +403,7 @@ class Stage:
     mixing: Mixing | None = None
     trains: tuple[Part, ...] = ("backbone", "head")
     batchnorm: Literal["adapting", "frozen"] = "adapting"
-    head: Literal["kept", "restarted", "linear", "scaled", "aligned"] = "kept"
+    head: Literal["kept", "restarted", "linear", "scaled", "aligned", "meta_embedding"] = "kept"
     optimizer: SGD = SGD()
     schedule: Schedule = MultiStep()
     optimizer_state: Literal["restarted", "kept"] = "restarted"
@@ -480,7 +502,20 @@ class Contrasted:
     every: Count = 10  # steps from one giving of the targets to the next
 
 
-Model = Annotated[Classifier | Experts | TwoBranch | Deconfounded | Contrasted, Field(discriminator="kind")]
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Remembering:
+    """A classifier with a memory of past features, which the loss remembered reads and writes."""
+
+    kind: Literal["remembering"] = "remembering"
+    backbone: Backbone = Backbone()
+    head: Literal["linear", "cosine"] = "linear"
+    size: Count = 2048  # features
+    power: NonNegative = 1.0  # class j is written with the chance (n_min / n_j)^power
+
+
+Model = Annotated[
+    Classifier | Experts | TwoBranch | Deconfounded | Contrasted | Remembering, Field(discriminator="kind")
+]
 
 # ----------------------------------------------------------------------------------------------- the data
 
@@ -657,6 +692,34 @@ class Recipe:
                     )
                 if among == "targets" and stage.paired is not None:
                     raise ValueError(f"stage {stage.name}: loss {loss.kind} takes one sampling, not paired")
+        self._check_memories()
+
+    def _check_memories(self) -> None:
+        """A loss that reads a memory needs a model or a head that has one."""
+        has_centroids = False
+        for stage in self.stages:
+            if stage.head == "meta_embedding":
+                if not (isinstance(self.model, Classifier) and self.model.head == "linear") or has_centroids:
+                    raise ValueError(
+                        f"stage {stage.name}: head meta_embedding goes once around the linear head of "
+                        "the model classifier"
+                    )
+                has_centroids = True
+            if isinstance(stage.loss, Centroids) and not has_centroids:
+                raise ValueError(f"stage {stage.name}: loss centroids needs head meta_embedding")
+            if "memory" in stage.trains and not isinstance(stage.loss, Centroids):
+                raise ValueError(
+                    f"stage {stage.name}: only loss centroids trains the memory; not {stage.loss.kind}"
+                )
+            if not isinstance(stage.loss, Remembered):
+                continue
+            if not isinstance(self.model, Remembering):
+                raise ValueError(f"stage {stage.name}: loss remembered needs the model remembering")
+            if stage.mixing is not None or stage.paired is not None:
+                raise ValueError(
+                    f"stage {stage.name}: a memory holds features of one class each; set mixing and paired "
+                    "of this stage to null"
+                )
 
 
 def continued(

@@ -22,7 +22,7 @@ from longtail.build.losses import loss as build
 from longtail.losses import Mixed
 
 COUNTS = torch.tensor([5000, 800, 120, 21, 1])
-CLASSES, BATCH = len(COUNTS), 12
+CLASSES, BATCH, EMPTY = len(COUNTS), 12, -100
 # The numbers that a loss adds to plain cross-entropy; at 0 and equal counts nothing is left of it.
 STRENGTHS = ("gamma", "margin", "tau", "strength", "focal", "head", "tail", "beta", "diversity")
 STRENGTHS += ("weight", "mutual", "nested")
@@ -57,6 +57,11 @@ def extras(loss: nn.Module, rows: int = BATCH, columns: int = CLASSES) -> dict[s
         "progress": 0.5,
         "norms": 1 + torch.rand(rows, generator=source, dtype=torch.float64),
         "teacher": torch.randn(rows, columns, generator=source, dtype=torch.float64),
+        "distances": 4 * torch.rand(rows, columns, generator=source, dtype=torch.float64),
+        "recalled": (  # of a memory with one empty place: no row for each sample
+            torch.randn(4, columns, generator=source, dtype=torch.float64),
+            torch.tensor([0, columns - 1, EMPTY, 1]),
+        ),
     }
     rows_of_length_one = normalize(torch.randn(rows, columns, generator=source, dtype=torch.float64))
     offered["contrasted"] = rows_of_length_one
@@ -70,13 +75,37 @@ def taken(given: dict[str, Any], chosen: Tensor) -> dict[str, Any]:
     return {name: value[chosen] if isinstance(value, Tensor) else value for name, value in given.items()}
 
 
-OF_CLASS = ("noise", "teacher", "contrasted")  # with a column for each class
+OF_CLASS = ("noise", "teacher", "contrasted", "distances")  # with a column for each class
 
 
 def renamed(given: dict[str, Any], order: Tensor) -> dict[str, Any]:
-    """The extras after the classes were renamed."""
+    """The extras after class `order[j]` has become class j."""
     columns = {name for name in OF_CLASS if name in given and given[name].shape[1] == CLASSES}
-    return {name: value[:, order] if name in columns else value for name, value in given.items()}
+    other = {name: value[:, order] if name in columns else value for name, value in given.items()}
+    if "recalled" in given:
+        held, labels = given["recalled"]
+        other["recalled"] = (
+            held[:, order],
+            torch.where(labels < 0, labels, order.argsort()[labels.clamp_min(0)]),
+        )
+    return other
+
+
+def forgotten(given: dict[str, Any]) -> dict[str, Any]:
+    """The extras without anything to remember."""
+    if "recalled" not in given:
+        return given
+    held, labels = given["recalled"]
+    return given | {"recalled": (held, torch.full_like(labels, EMPTY))}
+
+
+def moved(given: Any, device: str) -> Any:
+    """Every tensor of the extras on a device."""
+    if isinstance(given, dict):
+        return {name: moved(value, device) for name, value in given.items()}
+    if isinstance(given, tuple):
+        return tuple(moved(value, device) for value in given)
+    return given.to(device) if isinstance(given, Tensor) else given
 
 
 def shaped(spec: Any, scores: Tensor, experts: int = 2) -> Tensor:
@@ -165,6 +194,8 @@ def test_equal_counts_prefer_no_class(spec, scores, target):
     given = extras(loss)
     given |= {"noise": given["noise"][:, :1]} if "noise" in given else {}  # a draw that names no class
     given |= {"teacher": torch.zeros_like(given["teacher"])} if "teacher" in given else {}
+    given |= {"distances": torch.full_like(given["distances"], 0.7)} if "distances" in given else {}
+    given = forgotten(given)
     order = torch.tensor([3, 0, 4, 1, 2])
     made = loss(scores[..., order], order.argsort()[target], **renamed(given, order))
     torch.testing.assert_close(made, loss(scores, target, **given))
@@ -253,7 +284,7 @@ def test_an_ignored_sample_is_as_good_as_left_out(spec, scores, target):
     torch.testing.assert_close(made, loss(scores[kept], target[kept], **taken(given, kept)))
     (gradient,) = torch.autograd.grad(made, mine)
     assert bool((gradient[[2, 7]] == 0).all())
-    nothing = loss(mine, torch.full_like(target, -100), **given)
+    nothing = loss(mine, torch.full_like(target, -100), **forgotten(given))
     assert float(nothing.detach()) == 0
 
 
@@ -331,7 +362,7 @@ def test_no_value_is_read_on_an_accelerator(spec):
     # A meta tensor has no values: whatever would make a host wait for its device raises here, and so does a
     # tensor left behind on the CPU.
     loss = build(spec, COUNTS).to("meta")
-    given = {k: v.to("meta") if isinstance(v, Tensor) else v for k, v in extras(loss).items()}
+    given = moved(extras(loss), "meta")
     given.pop("noise", None)  # the loss draws its own
     mine = shaped(spec, torch.empty(BATCH, CLASSES, device="meta")).requires_grad_()
     index = torch.zeros(BATCH, dtype=torch.long, device="meta")
@@ -347,7 +378,7 @@ def test_an_accelerator_gives_the_values_of_the_cpu(spec, scores, target):
     results = []
     for device in ("cpu", "cuda"):
         loss = build(spec, COUNTS).to(device)
-        given = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in extras(loss).items()}
+        given = moved(extras(loss), device)
         mine = scores.float().to(device).requires_grad_()
         index = target.to(device)
         torch.cuda.synchronize()

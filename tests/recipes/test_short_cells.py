@@ -15,7 +15,7 @@ CELLS = {cell.name: cell for cell in short_cells()}
 def test_every_baseline_is_run_once_and_plain_cross_entropy_three_times():
     baselines = {name.split(".")[1] for name in catalogue.functions(("baselines",))}
     others = {"ldam_drw", "gcl_euclidean", "gcl_angular", "ce", "ce_mixup"}
-    others |= {"hybrid", "hybrid_prototypes", "tsc"}
+    others |= {"hybrid", "hybrid_prototypes", "tsc", "oltr", "mbj"}
     once = {f"short/{name}-s0" for name in baselines | others}
     assert set(CELLS) >= once | {"short/ce-s1", "short/ce-s2"}
     assert len(CELLS) == len(short_cells())

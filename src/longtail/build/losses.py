@@ -54,6 +54,10 @@ def loss(spec: recipe.Loss, counts: Tensor) -> nn.Module:  # noqa: C901  (one ca
             return losses.TargetedContrastive(temperature=spec.temperature, copies=spec.copies)
         case recipe.Distilled():
             return losses.Distilled(loss(spec.base, counts), temperature=spec.temperature, weight=spec.weight)
+        case recipe.Centroids():
+            return losses.Centroids(spec.scale, spec.weight, spec.repulsion, spec.margin)
+        case recipe.Remembered():
+            return losses.Remembered(spec.scale, spec.weight)
         case recipe.RIDE():
             return losses.RIDE(
                 loss(spec.base, counts),

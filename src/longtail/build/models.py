@@ -51,6 +51,11 @@ def model(spec: recipe.Model, num_classes: int, key: Key) -> nn.Module:
             return models.Contrasted(
                 backbone, _branches(spec, _width(backbone), num_classes, key.fold("head"))
             )
+        case recipe.Remembering():
+            backbone = backbones.make(name, generator=generator, weights=weights)
+            width = _width(backbone)
+            inner = head(spec.head, width, num_classes, key.fold("head"))
+            return models.Classifier(backbone, heads.Remembering(inner, width, size=spec.size))
         case _:
             assert_never(spec)
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from longtail import build
 from longtail.data.splits import Dataset
-from longtail.engine import environment, frozen, posthoc, schedule, trainable
+from longtail.engine import environment, frozen, memory, posthoc, schedule, trainable
 from longtail.engine.distributed import World, world
 from longtail.engine.evaluate import evaluate, exact
 from longtail.engine.feed import Feed
@@ -49,6 +49,7 @@ def train(
 def fit(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Record) -> None:
     """Algorithm 1: for each stage, train what the stage names, on the stage's sampling, with its loss."""
     posthoc.require(recipe, data)
+    memory.require(here, recipe)
     feed = Feed(here, recipe, data)
     taught = teachers(recipe, data.names, here)
     done = record.place()
@@ -63,13 +64,16 @@ def fit(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Re
             continue
         trainable.select(model, stage)
         model.to(here.device)
+        if number > done.stage or not done.step:
+            memory.begin(here, recipe, stage, data, model)
         loss = build.loss(stage.loss, data.counts).to(here.device)
         optimizer = build.optimizer(stage.optimizer, trainable.groups(model, stage), here.device)
         steps = feed.steps(stage)
         begin, epochs_done = record.restore(number, stage, optimizer, steps)
         feed.entered(stage, model, key)
         net = environment.compiled(recipe, here.wrap(frozen.network(recipe, stage, model)))
-        update = captured(Step(here, recipe, stage, net, loss, optimizer, taught.get(stage.teacher or "")))
+        teacher, held = taught.get(stage.teacher or ""), memory.of(model)
+        update = captured(Step(here, recipe, stage, net, loss, optimizer, teacher, held))
         for epoch in range(epochs_done, stage.epochs):
             trainable.set_modes(model, stage)
             for step, mixture, batch, share in feed.epoch(

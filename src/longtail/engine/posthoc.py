@@ -49,7 +49,7 @@ def transform(here: World, recipe: Recipe, stage: Stage, data: Dataset, model: n
                 heads.tau_normalize(weight, chosen["tau"]),
             )
         case NearestMean():
-            features, labels = _features(here, recipe, model, data.train)
+            features, labels = features_of(here, recipe, model, data.train)
             trainable.reshape_head(model, stage, Key(recipe.seed))
             cast(heads.NearestMean, model.head).fit(features, labels, len(data.names))
         case LogitAdjust(tau=tau):
@@ -94,10 +94,10 @@ def _sweep(  # noqa: PLR0913  (each is a different thing)
     """
     require(recipe, data)
     assert data.held_out is not None
-    features, labels = _features(here, recipe, model, data.held_out)
+    features, labels = features_of(here, recipe, model, data.held_out)
     unseen = sorted(set(range(len(data.names))) - set(labels.tolist()))
     extra = data.train.select(torch.isin(data.train.targets, torch.tensor(unseen)).nonzero().flatten())
-    beside = _features(here, recipe, model, extra) if unseen else None
+    beside = features_of(here, recipe, model, extra) if unseen else None
     rows: list[Facts] = []
     for tau in spec.taus:
         head = heads.tau_normalize(weight, tau)
@@ -135,7 +135,7 @@ def _shift(stage: Stage, data: Dataset, tau: float) -> Tensor:
 
 
 @torch.no_grad()
-def _features(here: World, recipe: Recipe, model: nn.Module, split: Split) -> tuple[Tensor, Tensor]:
+def features_of(here: World, recipe: Recipe, model: nn.Module, split: Split) -> tuple[Tensor, Tensor]:
     """(features `[N, D]` in float32, labels) of a whole split, un-augmented, on every process alike."""
     model.eval()
     found: list[Tensor] = []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
+from longtail import heads
 from longtail.data.mixing import Mixture
 from longtail.engine.distributed import World
 from longtail.engine.teacher import Teacher
@@ -31,8 +34,10 @@ class Step:
         loss: nn.Module,
         optimizer: torch.optim.SGD,
         teacher: Teacher | None = None,
+        memory: heads.MetaEmbedding | heads.Remembering | None = None,
     ):
         self.world, self.stage, self.net, self.loss, self.teacher = world, stage, net, loss, teacher
+        self.memory = memory
         self.precision = torch.bfloat16 if recipe.precision == "bf16" else None
         self.noise = torch.Generator(device=world.device)
         self.trouble = torch.zeros((), device=world.device)
@@ -67,20 +72,35 @@ class Step:
         with torch.autocast(self.world.device.type, dtype=self.precision, enabled=self.precision is not None):
             output = self.net(*mixture.inputs)
             taught = self.teacher(mixture.images) if self.teacher is not None else None
-        given = {"progress": progress, "features": output.features, "teacher": taught}
+            given = {"progress": progress, "features": output.features, "teacher": taught}
+            given |= self.remembered(output.features)
         given["contrasted"] = contrasted = getattr(output, "contrasted", None)
         if "norms" in self.needs:
             given["norms"] = output.features.float().norm(dim=-1)
         extra = {name: given[name] for name in self.needs}
         loss = self.loss(output.scores, mixture.target, generator=self.noise, **extra)
         self.follow(contrasted, mixture.target)
+        if "recalled" in given and isinstance(self.memory, heads.Remembering):
+            assert isinstance(mixture.target, Tensor)  # the recipe refuses mixing beside such a loss
+            # After the loss has read: no image meets itself.
+            self.memory.write(output.features, mixture.target, generator=self.noise)
         return loss
+
+    def remembered(self, features: Tensor) -> dict[str, Any]:
+        """What the loss needs of the head's memory."""
+        if "distances" in self.needs and isinstance(self.memory, heads.MetaEmbedding):
+            return {"distances": self.memory.distances(features)}
+        if "recalled" in self.needs and isinstance(self.memory, heads.Remembering):
+            return {"recalled": self.memory.recalled()}
+        return {}
 
     def nothing(self, images: Tensor) -> Tensor:
         """A process without images in a last, small batch: no gradient, and its part in the sum over all."""
         output = self.net(images.new_zeros(2, *images.shape[1:]))
         self.follow(getattr(output, "contrasted", None), None)
         outputs = [tensor.sum() for tensor in output if tensor is not None]
+        if "distances" in (asked := self.remembered(output.features)):
+            outputs.append(asked["distances"].sum())  # the centroids get their gradient from these alone
         return torch.stack(outputs).sum() * 0.0
 
     def follow(self, embeddings: Tensor | None, target: Target | None) -> None:

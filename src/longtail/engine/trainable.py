@@ -17,14 +17,22 @@ from longtail.keys import Key
 from longtail.recipe import LogitAdjust, NearestMean, Part, Stage, TauNorm
 
 # Heads that can be drawn anew.
-WITH_WEIGHTS = (heads.Linear, heads.Cosine, heads.Deconfounded, heads.Projected, heads.Targeted)
+REDRAWN = (
+    heads.Linear,
+    heads.Cosine,
+    heads.Deconfounded,
+    heads.Projected,
+    heads.Targeted,
+    heads.MetaEmbedding,
+)
 BATCHNORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def reshape_head(model: nn.Module, stage: Stage, key: Key) -> None:
-    """Gives the model the stage's head: kept, restarted, linear, scaled (LWS), aligned (DisAlign), post hoc.
+    """Gives the model the stage's head: kept, restarted, linear, scaled (LWS), aligned (DisAlign), that of
+    OLTR (meta_embedding), or a post-hoc one.
 
-    Of a post-hoc head this makes the empty form; `posthoc.transform` or a file fills it.
+    Of the last two this makes the empty form; `memory.begin`, `posthoc.transform` or a file fills it.
     """
     head = cast(nn.Module, model.head)
     match stage.posthoc:
@@ -54,6 +62,9 @@ def _reshape_trained(model: nn.Module, head: nn.Module, stage: Stage, key: Key) 
             # a head over two branches sees more features than the backbone of each has
             width = getattr(head, "num_features", cast(nn.Module, model.backbone).num_features)
             model.head = heads.Aligned(head, cast(int, width))
+        case "meta_embedding":
+            width = cast(int, cast(nn.Module, model.backbone).num_features)
+            model.head = heads.MetaEmbedding(head, width, generator=key.fold("head").generator())
 
 
 def _linear(model: nn.Module, stage: Stage, key: Key, *, bias: bool) -> heads.Linear:
@@ -73,7 +84,7 @@ def restart(head: nn.Module, key: Key) -> None:
     """Draws the head's weights anew, from the key alone."""
     generator = key.fold("head").generator()
     for module in head.modules():
-        if isinstance(module, WITH_WEIGHTS):
+        if isinstance(module, REDRAWN):
             module.reset_parameters(generator)
 
 
@@ -84,6 +95,8 @@ def part_of(name: str, model: nn.Module) -> Part:
     """
     if name.replace("head.head.", "head.").startswith(("head.projection.", "head.prototypes")):
         return "backbone"
+    if name == "head.centroids":
+        return "memory"
     if name.startswith("head."):
         wrapped = isinstance(model.head, heads.Scaled | heads.Aligned)
         return "scales" if wrapped and not name.startswith("head.head.") else "head"

@@ -7,6 +7,8 @@ initial weights a pure function of that generator; without one torch's default g
 from longtail.heads.deconfounded import Deconfounded as Deconfounded
 from longtail.heads.frozen import NearestMean as NearestMean
 from longtail.heads.frozen import tau_normalize as tau_normalize
+from longtail.heads.memory import MetaEmbedding as MetaEmbedding
+from longtail.heads.memory import Remembering as Remembering
 from longtail.heads.projected import Projected as Projected
 from longtail.heads.targeted import Targeted as Targeted
 from longtail.heads.trained import Cosine as Cosine
@@ -20,8 +22,10 @@ __all__ = [
     "Cosine",
     "Deconfounded",
     "Linear",
+    "MetaEmbedding",
     "NearestMean",
     "Projected",
+    "Remembering",
     "Scaled",
     "Shifted",
     "Targeted",

@@ -23,6 +23,8 @@ from longtail.losses.lade import LADE as LADE
 from longtail.losses.margin import LDAM as LDAM
 from longtail.losses.margin import ArcFace as ArcFace
 from longtail.losses.margin import CosFace as CosFace
+from longtail.losses.memory import Centroids as Centroids
+from longtail.losses.memory import Remembered as Remembered
 from longtail.losses.nested import NestedCollaborative as NestedCollaborative
 from longtail.losses.reweighted import Reweighted as Reweighted
 from longtail.losses.smoothing import LabelAwareSmoothing as LabelAwareSmoothing
@@ -37,6 +39,7 @@ __all__ = [
     "RIDE",
     "ArcFace",
     "BalancedSoftmax",
+    "Centroids",
     "ClassBalanced",
     "CosFace",
     "CrossEntropy",
@@ -49,6 +52,7 @@ __all__ = [
     "Mixed",
     "NestedCollaborative",
     "PerExpert",
+    "Remembered",
     "Reweighted",
     "Target",
     "TargetedContrastive",

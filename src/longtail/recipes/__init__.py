@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from longtail.recipes import folder as folder
     from longtail.recipes import imagenet_lt as imagenet_lt
     from longtail.recipes import inat18 as inat18
+    from longtail.recipes import memory as memory
     from longtail.recipes import ncl as ncl
     from longtail.recipes import overrides as overrides
     from longtail.recipes import paper as paper
@@ -35,6 +36,7 @@ FAMILIES = (
     "folder",
     "imagenet_lt",
     "inat18",
+    "memory",
     "ncl",
     "places_lt",
     "ride",
@@ -51,6 +53,7 @@ __all__ = [
     "folder",
     "imagenet_lt",
     "inat18",
+    "memory",
     "ncl",
     "overrides",
     "paper",

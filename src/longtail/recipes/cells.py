@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from longtail.recipe import GCL, CloudName, Form, Recipe, Sampling
-from longtail.recipes import catalogue, cifar, contrastive, ride
+from longtail.recipes import catalogue, cifar, contrastive, memory, ride
 from longtail.recipes.retraining import Choices, Technique, plan
 
 FORMS: tuple[Form, ...] = ("euclidean", "angular")
@@ -151,12 +151,22 @@ def _ratios() -> list[Cell]:
 
 
 SHORT = 20  # epochs of the comparison in which every method of one network is run once
+
+
+def _oltr(epochs: int, **given: Any) -> Recipe:
+    """Both stages train the backbone, so they share the epochs, as 200 and 30 of its 230."""
+    second = round(epochs * 30 / 230)
+    return memory.oltr(epochs=epochs - second, retrain_epochs=second, **given)
+
+
 ALSO_SHORT: dict[str, Callable[..., Recipe]] = {
     "ldam_drw": cifar.ldam_drw,
     "gcl_euclidean": partial(cifar.gcl, form="euclidean", retrain_epochs=SHORT * 30 // 200),
     "gcl_angular": partial(cifar.gcl, form="angular", retrain_epochs=SHORT * 30 // 200),
     "hybrid_prototypes": partial(contrastive.hybrid, variant="prototypes"),
     "tsc": partial(contrastive.tsc, retrain_epochs=SHORT * 30 // 200),
+    "oltr": _oltr,
+    "mbj": memory.mbj,
 }
 
 

@@ -5,7 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from longtail.recipe import GCL, LDAM, RIDE, SGD, Contrastive, Distilled, Mixup, MultiStep, Recipe, Stage
+from longtail.recipe import (
+    GCL,
+    LDAM,
+    RIDE,
+    SGD,
+    Centroids,
+    Contrastive,
+    Distilled,
+    Mixup,
+    MultiStep,
+    Recipe,
+    Remembered,
+    Stage,
+)
 
 Noise = Literal["per_expert", "shared"]
 CODE = "RIDE's own code"
@@ -56,7 +69,7 @@ def taught(recipe: Recipe, teacher: str) -> Recipe:
     made = [
         replace(stage, loss=Distilled(base=stage.loss), teacher=teacher)
         for stage in recipe.stages
-        if not isinstance(stage.loss, Distilled | Contrastive)
+        if not isinstance(stage.loss, Distilled | Contrastive | Centroids | Remembered)  # not of experts
     ]
     moved = {path.replace(".loss.", ".loss.base."): where for path, where in recipe.provenance.items()}
     number = range(len(made))

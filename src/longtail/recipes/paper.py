@@ -82,6 +82,8 @@ NAMED: Mapping[str, str] = {
     "tde": "TDE",
     "tsc": "TSC",
 }
+# Without a stage with this loss a run of that name is a re-trained first stage, plain cross-entropy.
+NEEDED: Mapping[str, str] = {"mbj": "remembered", "oltr": "centroids"}
 SETS_BY_NAME: Mapping[str, str] = dict(zip(("imagenet_lt", "inat18", "places_lt"), LARGE_SETS))
 RULES: Mapping[str, str] = {
     "instance": "IBS",
@@ -94,13 +96,12 @@ RULES: Mapping[str, str] = {
 
 def row_of(recipe: Plain) -> str | None:
     """The row of the main tables that a recipe belongs to, by what it does rather than by its name alone."""
-    for word in reversed(re.split(r"[^a-z0-9]+", str(recipe.get("name", "")).lower())):
-        if word in NAMED:  # a method's own name comes last: contrastive.tsc is TSC
-            own = (recipe.get("model") or {}).get(
-                "against"
-            ) != "prototypes"  # whose figures the paper does not quote
-            return NAMED[word] if own else None
     stages = recipe["stages"]
+    losses = [(stage.get("loss") or {}).get("kind") for stage in stages]
+    for word in reversed(re.split(r"[^a-z0-9]+", str(recipe.get("name", "")).lower())):
+        if word in NAMED and (word not in NEEDED or NEEDED[word] in losses):
+            # a method's own name comes last: contrastive.tsc is TSC; the paper has no figure of prototypes
+            return NAMED[word] if (recipe.get("model") or {}).get("against") != "prototypes" else None
     loss = _innermost(stages[0]["loss"])
     experts = recipe["model"].get("kind") == "experts"
     match loss.get("kind"):

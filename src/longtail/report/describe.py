@@ -31,12 +31,16 @@ LOSSES = {
     "nested_collaborative": "nested collaborative learning",
     "hybrid_contrastive": "contrastive loss beside cross-entropy",
     "targeted_contrastive": "contrastive loss with targets",
+    "centroids": "OLTR's centroid loss",
+    "remembered": "cross-entropy with a memory of features",
 }
 
 
 def method(recipe: Plain) -> str:
     """The name of a row: the paper's where the recipe has one, else what the recipe calls itself."""
-    return paper.row_of(recipe) or label(recipe.get("name", "recipe"))
+    row = paper.row_of(recipe) or label(recipe.get("name", "recipe"))
+    losses = [(stage.get("loss") or {}).get("kind") for stage in recipe["stages"]]
+    return f"{row} (reconstruction)" if "remembered" in losses else row
 
 
 def dataset(recipe: Plain, data: Plain) -> str:
