@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from longtail.backbones import Branched, Mix, Separate
+from longtail.backbones import Branched, Depths, Mix, Separate
 
 
 class Output(NamedTuple):
@@ -60,10 +60,11 @@ class Experts(nn.Module):
 
     Scores are [B, K, C] and features [B, K, D]; the prediction is that of the mean over experts of the clean
     logits. `mix` acts in the shared part, as in `Classifier`. Over a `Separate` backbone these are whole
-    networks side by side (NCL), and `mix` acts in each.
+    networks side by side (NCL), and `mix` acts in each. Over `Depths` they share all but their last layer and
+    multiply its maps with shallow ones (SHIKE).
     """
 
-    def __init__(self, backbone: Branched | Separate, head: Heads):
+    def __init__(self, backbone: Branched | Separate | Depths, head: Heads):
         super().__init__()
         self.backbone = backbone
         self.head = head

@@ -188,7 +188,17 @@ class NestedCollaborative:
     hard: Annotated[float, Field(gt=0, le=1)] = 0.3  # which part of the classes
 
 
-Several = PerExpert | RIDE | NestedCollaborative  # losses of experts: scores [B, K, C]
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SHIKE:
+    """A loss for each expert, and what experts of several depths learn from one another."""
+
+    kind: Literal["shike"] = "shike"
+    base: Inner = CrossEntropy(scale=30.0)
+    negative: NonNegative = 10.0  # against a teacher whose hardest negative class is held down
+    mutual: NonNegative = 1.0  # every expert against every other
+
+
+Several = PerExpert | RIDE | NestedCollaborative | SHIKE  # losses of experts: scores [B, K, C]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -409,7 +419,8 @@ class Classifier:
 class Experts:
     """RIDE's network: shared early layers, then `count` copies of the rest. Scores are [B, K, C].
 
-    With shares="nothing" these are `count` whole networks (NCL).
+    With shares="nothing" these are `count` whole networks (NCL). With shares="depths" all layers but the last
+    are shared, and each expert multiplies its last maps with shallow ones of a depth of its own (SHIKE).
     """
 
     kind: Literal["experts"] = "experts"
@@ -417,7 +428,7 @@ class Experts:
     head: Literal["linear", "cosine"] = "cosine"
     count: Count = 3
     reduced: bool = False
-    shares: Literal["early", "nothing"] = "early"
+    shares: Literal["early", "nothing", "depths"] = "early"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

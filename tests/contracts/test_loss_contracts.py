@@ -25,7 +25,7 @@ COUNTS = torch.tensor([5000, 800, 120, 21, 1])
 CLASSES, BATCH = len(COUNTS), 12
 # The numbers that a loss adds to plain cross-entropy; at 0 and equal counts nothing is left of it.
 STRENGTHS = ("gamma", "margin", "tau", "strength", "focal", "head", "tail", "beta", "diversity")
-STRENGTHS += ("weight", "mutual", "nested")
+STRENGTHS += ("weight", "mutual", "nested", "negative")
 
 
 def _specs() -> Iterator[Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from longtail.backbones import Branched, PlacesResNet, ResNet
+from longtail.backbones import Branched, Depths, PlacesResNet, ResNet
 from longtail.backbones.fused import Convolution
 from longtail.models import Classifier, Experts, Output
 from longtail.recipe import ManifoldMixup, Recipe, Stage
@@ -41,7 +41,7 @@ class Folded(nn.Module):
 
 def folds(backbone: nn.Module) -> bool:
     """Whether `folded` knows how this network is put together: ours, not those of timm."""
-    return isinstance(backbone, ResNet | PlacesResNet | Branched)
+    return isinstance(backbone, ResNet | PlacesResNet | Branched | Depths)
 
 
 def folded(backbone: nn.Module, *, dtype: torch.dtype = torch.float32) -> Folded:

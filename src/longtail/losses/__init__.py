@@ -23,6 +23,7 @@ from longtail.losses.margin import ArcFace as ArcFace
 from longtail.losses.margin import CosFace as CosFace
 from longtail.losses.nested import NestedCollaborative as NestedCollaborative
 from longtail.losses.reweighted import Reweighted as Reweighted
+from longtail.losses.shike import SHIKE as SHIKE
 from longtail.losses.smoothing import LabelAwareSmoothing as LabelAwareSmoothing
 from longtail.losses.softmax import CrossEntropy as CrossEntropy
 from longtail.losses.targets import Mixed as Mixed
@@ -33,6 +34,7 @@ __all__ = [
     "LADE",
     "LDAM",
     "RIDE",
+    "SHIKE",
     "ArcFace",
     "BalancedSoftmax",
     "ClassBalanced",

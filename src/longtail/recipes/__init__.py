@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from longtail.recipes import paper as paper
     from longtail.recipes import places_lt as places_lt
     from longtail.recipes import ride as ride
+    from longtail.recipes import shike as shike
 
 FAMILIES = (
     "baselines",
@@ -36,6 +37,7 @@ FAMILIES = (
     "ncl",
     "places_lt",
     "ride",
+    "shike",
 )
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "paper",
     "places_lt",
     "ride",
+    "shike",
 ]
 
 
