@@ -198,7 +198,18 @@ class SHIKE:
     mutual: NonNegative = 1.0  # every expert against every other
 
 
-Several = PerExpert | RIDE | NestedCollaborative | SHIKE  # losses of experts: scores [B, K, C]
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Routing:
+    """RIDE's routers, the head "routed": is another expert asked? The experts' own loss stands beside."""
+
+    kind: Literal["routing"] = "routing"
+    base: Inner = LDAM()
+    positives: Positive = 100.0  # what an image counts that should go on
+    top: Count = 30  # how many of the highest logits a router sees
+    hidden: Count = 16  # how many numbers it makes of the features
+
+
+Several = PerExpert | RIDE | NestedCollaborative | SHIKE | Routing  # losses of experts: scores [B, K, C]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -311,7 +322,7 @@ Schedule = Annotated[MultiStep | Cosine | OneCycle, Field(discriminator="kind")]
 
 # --------------------------------------------------------------------------------------------- the stage
 
-Part = Literal["backbone", "head", "scales"]
+Part = Literal["backbone", "head", "scales", "router"]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -368,7 +379,7 @@ class Stage:
     mixing: Mixing | None = None
     trains: tuple[Part, ...] = ("backbone", "head")
     batchnorm: Literal["adapting", "frozen"] = "adapting"
-    head: Literal["kept", "restarted", "linear", "scaled", "aligned"] = "kept"
+    head: Literal["kept", "restarted", "linear", "scaled", "aligned", "routed"] = "kept"
     optimizer: SGD = SGD()
     schedule: Schedule = MultiStep()
     optimizer_state: Literal["restarted", "kept"] = "restarted"
@@ -609,12 +620,15 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Found here, not when the stage begins after hours of training."""
-        several = isinstance(self.model, Experts)
+        several, is_routed = isinstance(self.model, Experts), False
         for stage in self.stages:
             taught = isinstance(stage.loss, Distilled)
             if taught != (stage.teacher is not None):
                 raise ValueError(f"stage {stage.name}: a teacher and the loss distilled go together")
             loss = stage.loss.base if isinstance(stage.loss, Distilled) else stage.loss
+            routing, is_routed = isinstance(loss, Routing), is_routed or stage.head == "routed"
+            if (routing and not is_routed) or (stage.head == "routed" and not routing):
+                raise ValueError(f"stage {stage.name}: the head routed and the loss routing go together")
             if isinstance(loss, Several) != several:
                 what = "experts, whose losses are ride, per_expert and the like" if several else "one network"
                 raise ValueError(f"stage {stage.name}: loss {loss.kind} is not for {what}")

@@ -49,7 +49,7 @@ DEFAULTS = pytest.mark.parametrize(
 )
 
 
-def extras(loss: nn.Module, rows: int = BATCH, columns: int = CLASSES) -> dict[str, Any]:
+def extras(loss: nn.Module, rows: int = BATCH, columns: int = CLASSES, experts: int = 2) -> dict[str, Any]:
     """What the loss takes besides scores and target, the same in every call: its noise, what it `needs`."""
     source = torch.Generator().manual_seed(4)
     offered: dict[str, Any] = {
@@ -57,6 +57,7 @@ def extras(loss: nn.Module, rows: int = BATCH, columns: int = CLASSES) -> dict[s
         "progress": 0.5,
         "norms": 1 + torch.rand(rows, generator=source, dtype=torch.float64),
         "teacher": torch.randn(rows, columns, generator=source, dtype=torch.float64),
+        "routes": torch.randn(rows, experts - 1, generator=source, dtype=torch.float64),
     }
     takes = inspect.signature(loss.forward).parameters
     assert set(getattr(loss, "needs", ())) <= set(takes)
@@ -125,7 +126,7 @@ def test_loss_and_gradient_are_finite_at_any_cosine_and_any_count(spec, dtype):
 @EVERY
 def test_gradients_are_those_of_finite_differences(spec, one, target):
     loss, scores = build(spec, COUNTS), shaped(spec, one, experts=1)  # among several one is held still
-    given = taken(extras(loss), torch.arange(4))
+    given = taken(extras(loss, experts=1), torch.arange(4))
     assert gradcheck(
         lambda mine: loss(mine, target[:4], **given), scores[:4].requires_grad_(), eps=1e-7, atol=1e-4
     )
@@ -164,7 +165,7 @@ def test_equal_counts_prefer_no_class(spec, scores, target):
 @EVERY
 def test_with_nothing_added_it_is_the_cross_entropy_of_its_logits(spec, one, target):
     loss, scores = build(bare(spec), torch.full((CLASSES,), 50)), shaped(spec, one, experts=1)
-    made = loss(scores, target, **extras(loss))
+    made = loss(scores, target, **extras(loss, experts=1))
     torch.testing.assert_close(made, cross_entropy(loss.logits(scores), target))
 
 

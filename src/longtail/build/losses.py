@@ -48,6 +48,8 @@ def loss(spec: recipe.Loss, counts: Tensor) -> nn.Module:  # noqa: C901  (one ca
             return losses.PerExpert(loss(spec.base, counts), together=spec.together, noise=spec.noise)
         case recipe.NestedCollaborative():
             return losses.NestedCollaborative(counts, mutual=spec.mutual, nested=spec.nested, hard=spec.hard)
+        case recipe.Routing():
+            return losses.Routing(loss(spec.base, counts), positives=spec.positives)
         case recipe.SHIKE():
             return losses.SHIKE(loss(spec.base, counts), negative=spec.negative, mutual=spec.mutual)
         case recipe.Distilled():

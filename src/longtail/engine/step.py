@@ -64,6 +64,7 @@ class Step:
             output = self.net(*mixture.inputs)
             taught = self.teacher(mixture.images) if self.teacher is not None else None
         given = {"progress": progress, "features": output.features, "teacher": taught}
+        given["routes"] = output.routes
         if "norms" in self.needs:
             given["norms"] = output.features.float().norm(dim=-1)
         extra = {name: given[name] for name in self.needs}
@@ -72,7 +73,10 @@ class Step:
     def nothing(self, images: Tensor) -> Tensor:
         """A process without images in a last, small batch: no gradient, and its part in the sum over all."""
         output = self.net(images.new_zeros(2, *images.shape[1:]))
-        return (output.scores.sum() + output.features.sum()) * 0.0
+        nothing = output.scores.sum() + output.features.sum()
+        if output.routes is not None:
+            nothing = nothing + output.routes.sum()  # of routers these alone have a gradient
+        return nothing * 0.0
 
     def update(self, loss: Tensor) -> None:
         gradients = [p.grad for p in self.parameters if p.grad is not None]

@@ -11,16 +11,17 @@ from typing import assert_never, cast
 
 from torch import nn
 
-from longtail import heads
+from longtail import heads, models
 from longtail.errors import UsageError
 from longtail.keys import Key
-from longtail.recipe import LogitAdjust, NearestMean, Part, Stage, TauNorm
+from longtail.recipe import LogitAdjust, NearestMean, Part, Routing, Stage, TauNorm
 
 BATCHNORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def reshape_head(model: nn.Module, stage: Stage, key: Key) -> None:
-    """Gives the model the stage's head: kept, restarted, linear, scaled (LWS), aligned (DisAlign), post hoc.
+    """Gives the model the stage's head: kept, restarted, linear, scaled (LWS), aligned (DisAlign), routed
+    (RIDE), or a post-hoc one.
 
     Of a post-hoc head this makes the empty form; `posthoc.transform` or a file fills it.
     """
@@ -52,6 +53,8 @@ def _reshape_trained(model: nn.Module, head: nn.Module, stage: Stage, key: Key) 
             # a head over two branches sees more features than the backbone of each has
             width = getattr(head, "num_features", cast(nn.Module, model.backbone).num_features)
             model.head = heads.Aligned(head, cast(int, width))
+        case "routed":
+            model.head = _routed(model, head, stage, key)
 
 
 def _linear(model: nn.Module, stage: Stage, key: Key, *, bias: bool) -> heads.Linear:
@@ -67,6 +70,23 @@ def _linear(model: nn.Module, stage: Stage, key: Key, *, bias: bool) -> heads.Li
     )
 
 
+def _routed(model: nn.Module, head: nn.Module, stage: Stage, key: Key) -> models.Routed:
+    """The experts' heads with fresh routers, which see logits: scores times the scale of their loss."""
+    if not isinstance(head, models.Heads) or not isinstance(stage.loss, Routing):
+        raise UsageError(
+            f"stage {stage.name}: routers choose among the plain heads of several experts, by the loss "
+            f"routing; this model has {type(head).__name__}"
+        )
+    return models.Routed(
+        head,
+        cast(int, cast(nn.Module, model.backbone).num_features),
+        scale=float(getattr(stage.loss.base, "scale", 1.0)),
+        top=stage.loss.top,
+        hidden=stage.loss.hidden,
+        generator=key.fold("head").generator(),
+    )
+
+
 def restart(head: nn.Module, key: Key) -> None:
     """Draws the head's weights anew, from the key alone."""
     generator = key.fold("head").generator()
@@ -78,6 +98,8 @@ def restart(head: nn.Module, key: Key) -> None:
 def part_of(name: str, model: nn.Module) -> Part:
     """Which part of the model a parameter belongs to, by its name."""
     if name.startswith("head."):
+        if isinstance(model.head, models.Routed) and not name.startswith("head.head."):
+            return "router"
         wrapped = isinstance(model.head, heads.Scaled | heads.Aligned)
         return "scales" if wrapped and not name.startswith("head.head.") else "head"
     return "backbone"

@@ -23,6 +23,7 @@ from longtail.losses.margin import ArcFace as ArcFace
 from longtail.losses.margin import CosFace as CosFace
 from longtail.losses.nested import NestedCollaborative as NestedCollaborative
 from longtail.losses.reweighted import Reweighted as Reweighted
+from longtail.losses.routing import Routing as Routing
 from longtail.losses.shike import SHIKE as SHIKE
 from longtail.losses.smoothing import LabelAwareSmoothing as LabelAwareSmoothing
 from longtail.losses.softmax import CrossEntropy as CrossEntropy
@@ -49,5 +50,6 @@ __all__ = [
     "NestedCollaborative",
     "PerExpert",
     "Reweighted",
+    "Routing",
     "Target",
 ]

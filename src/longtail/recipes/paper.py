@@ -94,6 +94,8 @@ RULES: Mapping[str, str] = {
 
 def row_of(recipe: Plain) -> str | None:
     """The row of the main tables that a recipe belongs to, by what it does rather than by its name alone."""
+    if any(stage.get("head") == "routed" for stage in recipe["stages"]):
+        return None  # there every expert answers
     for word in re.split(r"[^a-z0-9]+", str(recipe.get("name", "")).lower()):
         if word in NAMED:
             return NAMED[word]

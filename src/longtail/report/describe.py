@@ -29,6 +29,8 @@ LOSSES = {
     "per_expert": "for each expert",
     "distilled": "distilled",
     "nested_collaborative": "nested collaborative learning",
+    "shike": "knowledge excavation",
+    "routing": "routers",
 }
 
 
