@@ -59,7 +59,7 @@ class Routing(nn.Module):
             raise ValueError(
                 f"routes must be the routers' logits of shape {(len(scores), routers)}, got {given}"
             )
-        logits, weight = self.each(scores).detach(), scores.new_tensor(self.positives)
+        logits, weight = self.each(scores).detach(), scores.new_full((), self.positives)
         targets.probabilities(logits[:, 0], target, unless="which experts are right")
         for half in targets.halves(logits[:, 0], target, ignore_index=self.ignore_index):
             answers = undecided(logits, half.target).to(scores)
