@@ -79,8 +79,9 @@ class Routed(nn.Module):
         generator: torch.Generator | None = None,
     ):
         super().__init__()
-        self.head, self.num_classes, self.scale = head, head.num_classes, scale
-        self.top, routers = min(top, head.num_classes), range(len(head.each) - 1)
+        classes, routers = head.num_classes, range(len(head.each) - 1)
+        assert isinstance(classes, int)
+        self.head, self.num_classes, self.scale, self.top = head, classes, scale, min(top, classes)
         self.hidden = nn.ModuleList([Linear(num_features, hidden, generator=generator) for _ in routers])
         self.decide = nn.ModuleList([Linear(hidden + self.top, 1, generator=generator) for _ in routers])
 
