@@ -118,6 +118,15 @@ def so_far(scores: Tensor) -> Tensor:
     return scores.cumsum(1) / number[:, None]
 
 
+def answer(head: nn.Module, features: Tensor) -> Output:
+    """What a head makes of features. Beside routers all experts speak in training, later who is asked."""
+    scores = head(features)
+    if not isinstance(head, Routed):
+        return Output(scores, features)
+    routes = head.routes(features, scores)
+    return Output(scores if head.training else of_those_asked(scores, routes), features, routes)
+
+
 class Experts(nn.Module):
     """RIDE's network (spec B4, F5): early layers are shared, each expert has its own late layers and head.
 
@@ -134,12 +143,8 @@ class Experts(nn.Module):
         self.head = head
 
     def forward(self, images: Tensor, mix: Mix | None = None) -> Output:
-        features = self.backbone(images, mix)
-        scores = self.head(features)
-        if not isinstance(self.head, Routed):
-            return Output(scores, features)
-        routes = self.head.routes(features, scores)
-        return Output(scores if self.training else of_those_asked(scores, routes), features, routes)
+        features = self.backbone(images) if mix is None else self.backbone(images, mix)
+        return answer(self.head, features)
 
 
 class TwoBranch(nn.Module):

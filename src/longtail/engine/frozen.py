@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from longtail.backbones import Branched, Depths, PlacesResNet, ResNet
 from longtail.backbones.fused import Convolution
-from longtail.models import Classifier, Experts, Output
+from longtail.models import Classifier, Experts, Output, answer
 from longtail.recipe import ManifoldMixup, Recipe, Stage
 
 # Images at a time on a processor: the maps of one slice stay in the cache. Larger batches are slower.
@@ -85,7 +85,7 @@ class Over(nn.Module):
         self.head = head
 
     def forward(self, features: Tensor) -> Output:
-        return Output(self.head(features), features)
+        return answer(self.head, features)
 
 
 def network(recipe: Recipe, stage: Stage, model: nn.Module) -> nn.Module:
