@@ -296,6 +296,8 @@ def test_impossible_models_are_refused_in_one_line():
         assert "\n" not in str(raised.value)
 
 
-def test_output_is_a_pair_with_names():
-    scores, features = models.Output(torch.zeros(1), torch.ones(1))
-    assert not scores.any() and features.all()
+def test_output_has_names_and_routes_of_routers_alone():
+    scores, features, routes = models.Output(torch.zeros(1), torch.ones(1))
+    assert not scores.any() and features.all() and routes is None
+    for kind in KINDS:
+        assert small(kind)(images()).routes is None

@@ -8,14 +8,19 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from longtail.backbones import Branched, Mix, Separate
+from longtail.backbones import Branched, Depths, Mix, Separate
+from longtail.heads import Linear, rows
 
 
 class Output(NamedTuple):
-    """`scores` [B, C] (experts: [B, K, C]) and the `features` they were computed from, [B, D] ([B, K, D])."""
+    """`scores` [B, C] (experts: [B, K, C]) and the `features` they were computed from, [B, D] ([B, K, D]).
+
+    `routes` [B, K - 1] are the logits of a `Routed` head, of no other.
+    """
 
     scores: Tensor
     features: Tensor
+    routes: Tensor | None = None
 
 
 class ContrastedOutput(NamedTuple):
@@ -63,22 +68,91 @@ class Heads(nn.Module):
         return torch.stack([head(x) for head, x in zip(self.each, experts, strict=True)], dim=1)
 
 
+class Routed(nn.Module):
+    """Heads of K experts with K - 1 routers (RIDE, Wang et al. 2021): after the first i, is another asked?
+
+    Router i sees `hidden` linear numbers of the i-th expert's features at length one, and the `top` highest
+    of the mean logits so far, which are `scale` times the scores; a linear layer makes one logit of both.
+    Above 0 the image goes on. The wrapped head is meant to stay frozen.
+    """
+
+    def __init__(
+        self,
+        head: Heads,
+        num_features: int,
+        *,
+        scale: float = 1.0,
+        top: int = 30,
+        hidden: int = 16,
+        generator: torch.Generator | None = None,
+    ):
+        super().__init__()
+        classes, routers = head.num_classes, range(len(head.each) - 1)
+        assert isinstance(classes, int)
+        self.head, self.num_classes, self.scale, self.top = head, classes, scale, min(top, classes)
+        self.hidden = nn.ModuleList([Linear(num_features, hidden, generator=generator) for _ in routers])
+        self.decide = nn.ModuleList([Linear(hidden + self.top, 1, generator=generator) for _ in routers])
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.head(features)
+
+    def routes(self, features: Tensor, scores: Tensor) -> Tensor:
+        """The routers' logits `[B, K - 1]`, for features `[B, K, D]` and the scores of every expert."""
+        with torch.autocast(features.device.type, enabled=False):
+            directions, means = rows.unit(rows.wide(features)), self.scale * so_far(rows.wide(scores))
+            made = [
+                decide(torch.cat([hidden(directions[:, i]), means[:, i].topk(self.top).values], dim=1))
+                for i, (hidden, decide) in enumerate(zip(self.hidden, self.decide, strict=True))
+            ]
+            return torch.cat(made, dim=1) if made else means.new_zeros(len(means), 0)
+
+
+def experts_asked(routes: Tensor) -> Tensor:
+    """How many experts each image gets, `[B]`: one more for every router before the first that says stop."""
+    return 1 + (routes > 0).long().cumprod(1).sum(1)
+
+
+def of_those_asked(scores: Tensor, routes: Tensor) -> Tensor:
+    """An expert that is not asked says what those before it say on average: the mean over all is theirs."""
+    asked = experts_asked(routes)[:, None, None]
+    mean = so_far(scores).gather(1, (asked - 1).expand(-1, 1, scores.shape[2]))
+    number = torch.arange(scores.shape[1], device=scores.device)[:, None]
+    return torch.where(number < asked, scores, mean)
+
+
+def so_far(scores: Tensor) -> Tensor:
+    """The means over the first one, the first two, ... and all of the experts: `[B, K, C]` of such."""
+    number = torch.arange(1, scores.shape[1] + 1, device=scores.device, dtype=scores.dtype)
+    return scores.cumsum(1) / number[:, None]
+
+
+def answer(head: nn.Module, features: Tensor) -> Output:
+    """What a head makes of features. Beside routers all experts speak in training, later who is asked."""
+    scores = head(features)
+    if not isinstance(head, Routed):
+        return Output(scores, features)
+    routes = head.routes(features, scores)
+    return Output(scores if head.training else of_those_asked(scores, routes), features, routes)
+
+
 class Experts(nn.Module):
     """RIDE's network (spec B4, F5): early layers are shared, each expert has its own late layers and head.
 
     Scores are [B, K, C] and features [B, K, D]; the prediction is that of the mean over experts of the clean
     logits. `mix` acts in the shared part, as in `Classifier`. Over a `Separate` backbone these are whole
-    networks side by side (NCL), and `mix` acts in each.
+    networks side by side (NCL), and `mix` acts in each. Over `Depths` they share all but their last layer and
+    multiply its maps with shallow ones (SHIKE). With a `Routed` head the scores at test time are those of the
+    experts that an image gets; in training every expert speaks.
     """
 
-    def __init__(self, backbone: Branched | Separate, head: Heads):
+    def __init__(self, backbone: Branched | Separate | Depths, head: Heads | Routed):
         super().__init__()
         self.backbone = backbone
         self.head = head
 
     def forward(self, images: Tensor, mix: Mix | None = None) -> Output:
-        features = self.backbone(images, mix)
-        return Output(self.head(features), features)
+        features = self.backbone(images) if mix is None else self.backbone(images, mix)
+        return answer(self.head, features)
 
 
 class TwoBranch(nn.Module):

@@ -188,7 +188,28 @@ class NestedCollaborative:
     hard: Annotated[float, Field(gt=0, le=1)] = 0.3  # which part of the classes
 
 
-Several = PerExpert | RIDE | NestedCollaborative  # losses of experts: scores [B, K, C]
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SHIKE:
+    """A loss for each expert, and what experts of several depths learn from one another."""
+
+    kind: Literal["shike"] = "shike"
+    base: Inner = CrossEntropy(scale=30.0)
+    negative: NonNegative = 10.0  # against a teacher whose hardest negative class is held down
+    mutual: NonNegative = 1.0  # every expert against every other
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Routing:
+    """RIDE's routers, the head "routed": is another expert asked? The experts' own loss stands beside."""
+
+    kind: Literal["routing"] = "routing"
+    base: Inner = LDAM()
+    positives: Positive = 100.0  # what an image counts that should go on
+    top: Count = 30  # how many of the highest logits a router sees
+    hidden: Count = 16  # how many numbers it makes of the features
+
+
+Several = PerExpert | RIDE | NestedCollaborative | SHIKE | Routing  # losses of experts: scores [B, K, C]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -345,7 +366,7 @@ Schedule = Annotated[MultiStep | Cosine | OneCycle, Field(discriminator="kind")]
 
 # --------------------------------------------------------------------------------------------- the stage
 
-Part = Literal["backbone", "head", "scales", "memory"]
+Part = Literal["backbone", "head", "scales", "memory", "router"]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -403,7 +424,7 @@ class Stage:
     mixing: Mixing | None = None
     trains: tuple[Part, ...] = ("backbone", "head")
     batchnorm: Literal["adapting", "frozen"] = "adapting"
-    head: Literal["kept", "restarted", "linear", "scaled", "aligned", "meta_embedding"] = "kept"
+    head: Literal["kept", "restarted", "linear", "scaled", "aligned", "meta_embedding", "routed"] = "kept"
     optimizer: SGD = SGD()
     schedule: Schedule = MultiStep()
     optimizer_state: Literal["restarted", "kept"] = "restarted"
@@ -454,7 +475,8 @@ class Classifier:
 class Experts:
     """RIDE's network: shared early layers, then `count` copies of the rest. Scores are [B, K, C].
 
-    With shares="nothing" these are `count` whole networks (NCL).
+    With shares="nothing" these are `count` whole networks (NCL). With shares="depths" all layers but the last
+    are shared, and each expert multiplies its last maps with shallow ones of a depth of its own (SHIKE).
     """
 
     kind: Literal["experts"] = "experts"
@@ -462,7 +484,7 @@ class Experts:
     head: Literal["linear", "cosine"] = "cosine"
     count: Count = 3
     reduced: bool = False
-    shares: Literal["early", "nothing"] = "early"
+    shares: Literal["early", "nothing", "depths"] = "early"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -673,12 +695,15 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Found here, not when the stage begins after hours of training."""
-        several = isinstance(self.model, Experts)
+        several, is_routed = isinstance(self.model, Experts), False
         for stage in self.stages:
             taught = isinstance(stage.loss, Distilled)
             if taught != (stage.teacher is not None):
                 raise ValueError(f"stage {stage.name}: a teacher and the loss distilled go together")
             loss = stage.loss.base if isinstance(stage.loss, Distilled) else stage.loss
+            routing, is_routed = isinstance(loss, Routing), is_routed or stage.head == "routed"
+            if (routing and not is_routed) or (stage.head == "routed" and not routing):
+                raise ValueError(f"stage {stage.name}: the head routed and the loss routing go together")
             if isinstance(loss, Several) != several:
                 what = "experts, whose losses are ride, per_expert and the like" if several else "one network"
                 raise ValueError(f"stage {stage.name}: loss {loss.kind} is not for {what}")

@@ -25,7 +25,7 @@ COUNTS = torch.tensor([5000, 800, 120, 21, 1])
 CLASSES, BATCH, EMPTY = len(COUNTS), 12, -100
 # The numbers that a loss adds to plain cross-entropy; at 0 and equal counts nothing is left of it.
 STRENGTHS = ("gamma", "margin", "tau", "strength", "focal", "head", "tail", "beta", "diversity")
-STRENGTHS += ("weight", "mutual", "nested")
+STRENGTHS += ("weight", "mutual", "nested", "negative")
 
 
 def _specs() -> Iterator[Any]:
@@ -49,7 +49,7 @@ DEFAULTS = pytest.mark.parametrize(
 )
 
 
-def extras(loss: nn.Module, rows: int = BATCH, columns: int = CLASSES) -> dict[str, Any]:
+def extras(loss: nn.Module, rows: int = BATCH, columns: int = CLASSES, experts: int = 2) -> dict[str, Any]:
     """What the loss takes besides scores and target, the same in every call: its noise, what it `needs`."""
     source = torch.Generator().manual_seed(4)
     offered: dict[str, Any] = {
@@ -62,6 +62,7 @@ def extras(loss: nn.Module, rows: int = BATCH, columns: int = CLASSES) -> dict[s
             torch.randn(4, columns, generator=source, dtype=torch.float64),
             torch.tensor([0, columns - 1, EMPTY, 1]),
         ),
+        "routes": torch.randn(rows, experts - 1, generator=source, dtype=torch.float64),
     }
     rows_of_length_one = normalize(torch.randn(rows, columns, generator=source, dtype=torch.float64))
     offered["contrasted"] = rows_of_length_one
@@ -165,7 +166,7 @@ def test_loss_and_gradient_are_finite_at_any_cosine_and_any_count(spec, dtype):
 @EVERY
 def test_gradients_are_those_of_finite_differences(spec, one, target):
     loss, scores = build(spec, COUNTS), shaped(spec, one, experts=1)  # among several one is held still
-    given = taken(extras(loss), torch.arange(4))
+    given = taken(extras(loss, experts=1), torch.arange(4))
     assert gradcheck(
         lambda mine: loss(mine, target[:4], **given), scores[:4].requires_grad_(), eps=1e-7, atol=1e-4
     )
@@ -206,7 +207,7 @@ def test_with_nothing_added_it_is_the_cross_entropy_of_its_logits(spec, one, tar
     loss, scores = build(bare(spec), torch.full((CLASSES,), 50)), shaped(spec, one, experts=1)
     if "contrasted" in getattr(loss, "needs", ()) and not hasattr(spec, "strength"):
         pytest.skip("it compares images and has no cross-entropy to be left with")
-    made = loss(scores, target, **extras(loss))
+    made = loss(scores, target, **extras(loss, experts=1))
     torch.testing.assert_close(made, cross_entropy(loss.logits(scores), target))
 
 

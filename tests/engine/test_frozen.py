@@ -30,6 +30,8 @@ def make(name: str) -> nn.Module:
     match name:
         case "experts":
             return lived(backbones.experts("resnet8", 2, generator=generator))
+        case "depths":
+            return lived(backbones.at_depths("resnet8", 3, generator=generator))
         case "two_branch":
             return lived(backbones.two_branch("resnet8", generator=generator))
         case _:
@@ -45,6 +47,7 @@ NETWORKS = [
     ("resnet32", 16),
     ("experts", 16),
     ("two_branch", 16),
+    ("depths", 16),
     ("resnet18", 32),
     ("resnet50", 32),
 ]

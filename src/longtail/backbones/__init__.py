@@ -25,6 +25,7 @@ from longtail.backbones import (
 from longtail.backbones.branched import Branched as Branched
 from longtail.backbones.branched import Residual as Residual
 from longtail.backbones.branched import Separate as Separate
+from longtail.backbones.depths import Depths as Depths
 from longtail.backbones.places_resnet import PlacesResNet as PlacesResNet
 from longtail.backbones.residual import Mix as Mix
 from longtail.backbones.residual import ResNet as ResNet
@@ -78,6 +79,18 @@ def separate(name: str, count: int, *, generator: torch.Generator, weights: Weig
     width = networks[0].num_features
     assert isinstance(width, int)
     return Separate(networks, width)
+
+
+def at_depths(name: str, count: int, *, generator: torch.Generator, weights: Weights = None) -> Depths:
+    """`count` last layers over shared ones, each times maps of a depth of its own (SHIKE): [B, count, D]."""
+
+    def network() -> ResNet:
+        made = _residual(name, generator, weights, reduced=False)
+        if not isinstance(made, ResNet):
+            raise UsageError(f"{name} has one layer only, so no shallow maps; use a resnet")
+        return made
+
+    return Depths(network(), (network() for _ in range(count)), generator=generator)
 
 
 def two_branch(name: str, *, generator: torch.Generator, weights: Weights = None) -> Branched:

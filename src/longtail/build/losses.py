@@ -52,6 +52,10 @@ def loss(spec: recipe.Loss, counts: Tensor) -> nn.Module:  # noqa: C901  (one ca
             return losses.HybridContrastive(spec.among, temperature=spec.temperature, strength=spec.strength)
         case recipe.TargetedContrastive():
             return losses.TargetedContrastive(temperature=spec.temperature, copies=spec.copies)
+        case recipe.Routing():
+            return losses.Routing(loss(spec.base, counts), positives=spec.positives)
+        case recipe.SHIKE():
+            return losses.SHIKE(loss(spec.base, counts), negative=spec.negative, mutual=spec.mutual)
         case recipe.Distilled():
             return losses.Distilled(loss(spec.base, counts), temperature=spec.temperature, weight=spec.weight)
         case recipe.Centroids():

@@ -90,16 +90,24 @@ def _branches(
     )
 
 
-def _several(spec: recipe.Experts, key: Key) -> backbones.Branched | backbones.Separate:
+def _several(spec: recipe.Experts, key: Key) -> backbones.Branched | backbones.Separate | backbones.Depths:
     name, weights = spec.backbone.name, spec.backbone.weights
     generator = key.fold("backbone").generator()
-    if spec.shares == "nothing":
-        if spec.reduced:
-            raise UsageError(
-                "model.reduced narrows what experts do not share; whole networks stay as they are"
+    if spec.reduced and spec.shares != "early":
+        raise UsageError(
+            'model.reduced narrows the layers of experts with shares="early"; others stay as they are'
+        )
+    match spec.shares:
+        case "early":
+            return backbones.experts(
+                name, spec.count, reduced=spec.reduced, generator=generator, weights=weights
             )
-        return backbones.separate(name, spec.count, generator=generator, weights=weights)
-    return backbones.experts(name, spec.count, reduced=spec.reduced, generator=generator, weights=weights)
+        case "nothing":
+            return backbones.separate(name, spec.count, generator=generator, weights=weights)
+        case "depths":
+            return backbones.at_depths(name, spec.count, generator=generator, weights=weights)
+        case _:
+            assert_never(spec.shares)
 
 
 def _width(backbone: nn.Module) -> int:

@@ -14,6 +14,7 @@ from longtail.data.streaming import Streamed
 from longtail.engine import frozen
 from longtail.engine.distributed import World
 from longtail.metrics import Meter
+from longtail.models import Output, Routed, experts_asked
 from longtail.recipe import Recipe
 
 Measures = dict[str, Any]
@@ -24,12 +25,21 @@ def logits(
     here: World, recipe: Recipe, model: nn.Module, loss: nn.Module, batches: Resident | Streamed
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """(clean logits in float32, targets), batch by batch, of this process's part of the split."""
+    for output, target in outputs(here, recipe, model, batches):
+        yield clean(loss, output.scores), target
+
+
+@torch.no_grad()
+def outputs(
+    here: World, recipe: Recipe, model: nn.Module, batches: Resident | Streamed
+) -> Iterator[tuple[Output, Tensor]]:
+    """(what the model says at test time, targets), batch by batch, of this process's part of the split."""
     model = frozen.still(model.eval(), dtype=frozen.precision(recipe))
     precision = torch.bfloat16 if recipe.precision == "bf16" else None
     for batch in batches.plain(recipe.evaluation.batch_size, rank=here.rank, world_size=here.size):
         with torch.autocast(here.device.type, dtype=precision, enabled=precision is not None):
             output = model(batch.images)
-        yield clean(loss, output.scores), batch.target
+        yield output, batch.target
 
 
 def exact(recipe: Recipe) -> Recipe:
@@ -50,11 +60,17 @@ def evaluate(  # noqa: PLR0913  (each is a different thing, and none of them has
     batches: Resident | Streamed,
     counts: Tensor,
 ) -> Measures:
-    """One row of measures, the same on every process."""
+    """One row of measures, the same on every process; of routers too, how many experts an image gets."""
     here.share_buffers(model)
     meter = Meter(counts, shot_rule=recipe.evaluation.shot_rule)
     meter.to(here.device)
-    for scores, target in logits(here, recipe, model, loss, batches):
-        meter.update(scores, target)
-    here.total(meter.tensors().values())
-    return meter.compute()
+    asked = torch.zeros((), device=here.device, dtype=torch.long)
+    for output, target in outputs(here, recipe, model, batches):
+        meter.update(clean(loss, output.scores), target)
+        if output.routes is not None:
+            asked += experts_asked(output.routes).sum()
+    here.total([*meter.tensors().values(), asked])
+    row = meter.compute()
+    if not isinstance(model.head, Routed):
+        return row
+    return row | {"experts_asked": int(asked) / sum(row["totals"])}

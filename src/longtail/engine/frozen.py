@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from longtail.backbones import Branched, Mix, PlacesResNet, ResNet
+from longtail.backbones import Branched, Depths, Mix, PlacesResNet, ResNet
 from longtail.backbones.fused import Convolution
-from longtail.models import Classifier, Contrasted, Experts, Output
+from longtail.models import Classifier, Contrasted, Experts, Output, answer
 from longtail.recipe import ManifoldMixup, Recipe, Stage
 
 # Images at a time on a processor: the maps of one slice stay in the cache. Larger batches are slower.
@@ -43,7 +43,7 @@ class Folded(nn.Module):
 
 def folds(backbone: nn.Module) -> bool:
     """Whether `folded` knows how this network is put together: ours, not those of timm."""
-    return isinstance(backbone, ResNet | PlacesResNet | Branched)
+    return isinstance(backbone, ResNet | PlacesResNet | Branched | Depths)
 
 
 def folded(backbone: nn.Module, *, dtype: torch.dtype = torch.float32) -> Folded:
@@ -87,7 +87,7 @@ class Over(nn.Module):
         self.head = head
 
     def forward(self, features: Tensor) -> Output:
-        return Output(self.head(features), features)
+        return answer(self.head, features)
 
 
 def network(recipe: Recipe, stage: Stage, model: nn.Module) -> nn.Module:

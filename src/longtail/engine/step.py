@@ -75,6 +75,7 @@ class Step:
             given = {"progress": progress, "features": output.features, "teacher": taught}
             given |= self.remembered(output.features)
         given["contrasted"] = contrasted = getattr(output, "contrasted", None)
+        given["routes"] = getattr(output, "routes", None)
         if "norms" in self.needs:
             given["norms"] = output.features.float().norm(dim=-1)
         extra = {name: given[name] for name in self.needs}

@@ -11,10 +11,10 @@ from typing import assert_never, cast
 
 from torch import nn
 
-from longtail import heads
+from longtail import heads, models
 from longtail.errors import UsageError
 from longtail.keys import Key
-from longtail.recipe import LogitAdjust, NearestMean, Part, Stage, TauNorm
+from longtail.recipe import LogitAdjust, NearestMean, Part, Routing, Stage, TauNorm
 
 # Heads that can be drawn anew.
 REDRAWN = (
@@ -29,8 +29,8 @@ BATCHNORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def reshape_head(model: nn.Module, stage: Stage, key: Key) -> None:
-    """Gives the model the stage's head: kept, restarted, linear, scaled (LWS), aligned (DisAlign), that of
-    OLTR (meta_embedding), or a post-hoc one.
+    """Gives the model the stage's head: kept, restarted, linear, scaled (LWS), aligned (DisAlign), routed
+    (RIDE), that of OLTR (meta_embedding), or a post-hoc one.
 
     Of the last two this makes the empty form; `memory.begin`, `posthoc.transform` or a file fills it.
     """
@@ -65,6 +65,8 @@ def _reshape_trained(model: nn.Module, head: nn.Module, stage: Stage, key: Key) 
         case "meta_embedding":
             width = cast(int, cast(nn.Module, model.backbone).num_features)
             model.head = heads.MetaEmbedding(head, width, generator=key.fold("head").generator())
+        case "routed":
+            model.head = _routed(model, head, stage, key)
 
 
 def _linear(model: nn.Module, stage: Stage, key: Key, *, bias: bool) -> heads.Linear:
@@ -77,6 +79,23 @@ def _linear(model: nn.Module, stage: Stage, key: Key, *, bias: bool) -> heads.Li
         )
     return heads.Linear(
         head.num_features, head.num_classes, bias=bias, generator=key.fold("head").generator()
+    )
+
+
+def _routed(model: nn.Module, head: nn.Module, stage: Stage, key: Key) -> models.Routed:
+    """The experts' heads with fresh routers, which see logits: scores times the scale of their loss."""
+    if not isinstance(head, models.Heads) or not isinstance(stage.loss, Routing):
+        raise UsageError(
+            f"stage {stage.name}: routers choose among the plain heads of several experts, by the loss "
+            f"routing; this model has {type(head).__name__}"
+        )
+    return models.Routed(
+        head,
+        cast(int, cast(nn.Module, model.backbone).num_features),
+        scale=float(getattr(stage.loss.base, "scale", 1.0)),
+        top=stage.loss.top,
+        hidden=stage.loss.hidden,
+        generator=key.fold("head").generator(),
     )
 
 
@@ -98,6 +117,8 @@ def part_of(name: str, model: nn.Module) -> Part:
     if name == "head.centroids":
         return "memory"
     if name.startswith("head."):
+        if isinstance(model.head, models.Routed) and not name.startswith("head.head."):
+            return "router"
         wrapped = isinstance(model.head, heads.Scaled | heads.Aligned)
         return "scales" if wrapped and not name.startswith("head.head.") else "head"
     return "backbone"

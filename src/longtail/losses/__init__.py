@@ -27,6 +27,8 @@ from longtail.losses.memory import Centroids as Centroids
 from longtail.losses.memory import Remembered as Remembered
 from longtail.losses.nested import NestedCollaborative as NestedCollaborative
 from longtail.losses.reweighted import Reweighted as Reweighted
+from longtail.losses.routing import Routing as Routing
+from longtail.losses.shike import SHIKE as SHIKE
 from longtail.losses.smoothing import LabelAwareSmoothing as LabelAwareSmoothing
 from longtail.losses.softmax import CrossEntropy as CrossEntropy
 from longtail.losses.targets import Mixed as Mixed
@@ -37,6 +39,7 @@ __all__ = [
     "LADE",
     "LDAM",
     "RIDE",
+    "SHIKE",
     "ArcFace",
     "BalancedSoftmax",
     "Centroids",
@@ -54,6 +57,7 @@ __all__ = [
     "PerExpert",
     "Remembered",
     "Reweighted",
+    "Routing",
     "Target",
     "TargetedContrastive",
 ]

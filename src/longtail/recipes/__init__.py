@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from longtail.recipes import paper as paper
     from longtail.recipes import places_lt as places_lt
     from longtail.recipes import ride as ride
+    from longtail.recipes import shike as shike
 
 FAMILIES = (
     "baselines",
@@ -40,6 +41,7 @@ FAMILIES = (
     "ncl",
     "places_lt",
     "ride",
+    "shike",
 )
 
 __all__ = [
@@ -59,6 +61,7 @@ __all__ = [
     "paper",
     "places_lt",
     "ride",
+    "shike",
 ]
 
 

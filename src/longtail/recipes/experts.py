@@ -12,11 +12,14 @@ from longtail.recipe import (
     SGD,
     Centroids,
     Contrastive,
+    Cosine,
     Distilled,
     Mixup,
     MultiStep,
     Recipe,
     Remembered,
+    Routing,
+    Sampling,
     Stage,
 )
 
@@ -78,6 +81,40 @@ def taught(recipe: Recipe, teacher: str) -> Recipe:
         f"stages.{n}.loss.weight": "inferred: 1; its code adds the whole loss once per expert" for n in number
     }
     return replace(recipe, stages=tuple(made), provenance=moved)
+
+
+def routed(recipe: Recipe, name: str) -> Recipe:
+    """The same, then routers on the finished experts: which images need more than the first of them?"""
+    last = recipe.stages[-1]
+    loss = last.loss.base if isinstance(last.loss, Distilled) else last.loss
+    assert isinstance(loss, RIDE)
+    stage = Stage(
+        name="router",
+        loss=Routing(base=loss.base, positives=100.0, top=30, hidden=16),
+        epochs=5,
+        batch_size=512,
+        sampling=Sampling(rule="class_balanced"),
+        trains=("router",),
+        batchnorm="frozen",
+        head="routed",
+        optimizer=replace(last.optimizer, lr=0.01),
+        schedule=Cosine(),
+    )
+    known = {
+        "loss.positives": f"{CODE}: 100",
+        "loss.top": f"{CODE}: 30 on CIFAR",
+        "loss.hidden": f"{CODE}: 16",
+        "epochs": f"{CODE}: 5",
+        "batch_size": f"{CODE}: 512",
+        "sampling.rule": f"{CODE}: balanced",
+        "batchnorm": f"{CODE}: the network stands still",
+        "mixing": "inferred: none, as an image is right or wrong as it is",
+        "optimizer.lr": f"{CODE}: 0.01",
+        "optimizer.weight_decay": "inferred: as in the stages before",
+        "schedule.kind": f"{CODE}: cosine",
+    }
+    where = {f"stages.{len(recipe.stages)}.{path}": source for path, source in known.items()}
+    return replace(recipe, name=name, stages=(*recipe.stages, stage), provenance=recipe.provenance | where)
 
 
 def _reweighted(each: LDAM | GCL) -> LDAM | GCL:

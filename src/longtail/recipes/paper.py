@@ -96,6 +96,8 @@ RULES: Mapping[str, str] = {
 
 def row_of(recipe: Plain) -> str | None:
     """The row of the main tables that a recipe belongs to, by what it does rather than by its name alone."""
+    if any(stage.get("head") == "routed" for stage in recipe["stages"]):
+        return None  # there every expert answers
     stages = recipe["stages"]
     losses = [(stage.get("loss") or {}).get("kind") for stage in stages]
     for word in reversed(re.split(r"[^a-z0-9]+", str(recipe.get("name", "")).lower())):

@@ -60,6 +60,25 @@ def gcl(
     return _cifar("ride.gcl", loss, classes, ratio, experts, reduced, seed, epochs, mixup, drw, noise)
 
 
+def routed(
+    classes: cifar.Classes = 100,
+    ratio: float = 100,
+    each: Each = "ldam",
+    experts: int = 3,
+    reduced: bool = False,
+    seed: int = 0,
+    epochs: int = 200,
+    mixup: bool = True,
+) -> Recipe:
+    """RIDE, or RIDE + GCL, and then routers: an image gets another expert only while one says that it should.
+
+    No row of the paper, which has every expert answer.
+    """
+    loss = LDAM() if each == "ldam" else stages.gcl_first("euclidean" if each == "gcl_e" else "angular")
+    made = _cifar("ride.routed", loss, classes, ratio, experts, reduced, seed, epochs, mixup)
+    return mixture.routed(made, "ride.routed")
+
+
 def imagenet_lt(root: str, each: Each = "ldam", seed: int = 0, epochs: int = 100) -> Recipe:
     """ImageNet-LT with ResNet-50. `root` holds the images and the two lists, as in imagenet_lt.gcl."""
     return _large(

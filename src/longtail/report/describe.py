@@ -33,6 +33,8 @@ LOSSES = {
     "targeted_contrastive": "contrastive loss with targets",
     "centroids": "OLTR's centroid loss",
     "remembered": "cross-entropy with a memory of features",
+    "shike": "knowledge excavation",
+    "routing": "routers",
 }
 
 
