@@ -242,6 +242,19 @@ def test_more_noise_never_raises_a_logit(form, boundary):
     assert float(made.diff(dim=0).max()) <= 1e-12
 
 
+@pytest.mark.parametrize("form", ["angular", "unified"])
+def test_more_noise_raises_a_logit_only_where_the_rule_says_so(form):
+    cosine = torch.linspace(-0.999, 0.999, 201, dtype=torch.float64)[None].expand(101, 201)
+    cloud = torch.linspace(0, 1, 101, dtype=torch.float64)[:, None].expand(101, 201)
+    easy = functional.gcl(cosine, cloud, form, "easy").diff(dim=0)
+    assert float(easy[:, cosine[0] > 0].max()) <= 1e-12
+    free = functional.gcl(cosine, cloud, form, "none").diff(dim=0)
+    within = cosine.acos() + math.pi / 2 * cloud <= math.pi
+    assert float(free[within[1:]].max()) <= 1e-12
+    if form == "angular":
+        assert float(free[~within[:-1]].min()) > 0  # past pi the cosine rises again
+
+
 @pytest.mark.parametrize("angle", [0.0, 0.4, math.pi / 4, 1.0, math.pi / 2])
 def test_the_logit_falls_with_the_angle_but_not_under_the_easy_rule(angle):
     cosine = torch.cos(torch.linspace(1e-3, math.pi - 1e-3, 4001, dtype=torch.float64))[None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ class Mixed(NamedTuple):
 
 
 Target = Tensor | Mixed
+
+_OFF = 0.01  # how far a row of probabilities may be from 1: a thousand of them, each rounded to 16 bits
 
 
 class Half(NamedTuple):
@@ -50,7 +52,14 @@ def probabilities(scores: Tensor, target: Target, *, unless: str | None = None) 
 
     `unless` names the term of a loss that depends on the class index; such a loss refuses a matrix.
     """
-    if isinstance(target, Mixed) or not target.is_floating_point():
+    if isinstance(target, Mixed):
+        return None
+    if not isinstance(cast(object, target), Tensor):
+        raise TypeError(
+            "a target is a tensor of class indices [B], a Mixed(first, second, weight) or a tensor of "
+            f"probabilities [B, C], not {type(target).__name__}"
+        )
+    if not target.is_floating_point():
         return None
     if target.shape != scores.shape:
         raise ValueError(
@@ -62,7 +71,13 @@ def probabilities(scores: Tensor, target: Target, *, unless: str | None = None) 
             f"probability targets do not go with {unless}, which depends on the class index; "
             "pass Mixed(first, second, weight)"
         )
-    return target.to(scores.dtype)
+    matrix = target.to(scores.dtype)
+    # As for class indices, the values of an accelerator are not looked at.
+    if matrix.device.type == "cpu" and not torch.compiler.is_compiling():
+        off = (matrix.sum(1) - 1).abs().max()
+        if not (float(matrix.min()) >= 0 and float(off) <= _OFF):
+            raise ValueError("probability targets must not be negative, and each row must sum to 1")
+    return matrix
 
 
 def halves(
@@ -76,7 +91,10 @@ def halves(
     if not isinstance(target, Mixed):
         return (_half(scores, target, ignore_index, weights, None),)
     mix = target.weight
-    if isinstance(mix, Tensor):
+    if not isinstance(mix, Tensor):
+        if not 0 <= mix <= 1:
+            raise ValueError(f"the weight of Mixed is the part of `first` and lies in [0, 1], got {mix}")
+    else:
         if mix.ndim and mix.shape != (len(scores),):
             raise ValueError(f"the weight of Mixed is one number or [{len(scores)}], got {tuple(mix.shape)}")
         mix = mix.to(scores)
@@ -87,6 +105,8 @@ def halves(
 def _half(
     scores: Tensor, index: Tensor, ignore_index: int, weights: Tensor | None, mix: float | Tensor | None
 ) -> Half:
+    if not isinstance(cast(object, index), Tensor):
+        raise TypeError(f"class indices must be a tensor [{len(scores)}], got {type(index).__name__}")
     if index.dtype == torch.bool or index.is_floating_point() or index.is_complex():
         raise TypeError(f"class indices must be integers, got {index.dtype}")
     if index.shape != (len(scores),):
