@@ -34,7 +34,7 @@ from longtail.losses import CrossEntropy, Mixed
         (torch.zeros(2, 3), Mixed(torch.zeros(2), torch.zeros(2), 0.5), TypeError, "integers"),
         (torch.zeros(2, 3), Mixed(torch.tensor([0, 1]), torch.tensor([0, 1]), 1.5), ValueError, "1.5"),
         (torch.zeros(2, 3), Mixed(torch.tensor([0, 1]), torch.tensor([0, 1]), -0.1), ValueError, "-0.1"),
-        (torch.zeros(2, 3), Mixed([0, 1], torch.tensor([0, 1]), 0.5), TypeError, "tensor.*list"),
+        (torch.zeros(2, 3), Mixed([0, 1], torch.tensor([0, 1]), 0.5), TypeError, "two of them.*not list"),
         (torch.zeros(2, 3), [0, 1], TypeError, "tensor of class indices.*not list"),
         (torch.zeros(2, 3), np.array([0, 1]), TypeError, "not ndarray"),
         (torch.zeros(2, 3), (torch.tensor([0, 1]),) * 2 + (0.5,), TypeError, "Mixed.*not tuple"),

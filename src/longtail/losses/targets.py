@@ -47,19 +47,24 @@ def checked_scores(scores: Tensor, classes: int | None) -> Tensor:
     return scores if scores.dtype in (torch.float32, torch.float64) else scores.float()
 
 
+def checked_kind(target: Target) -> None:
+    """A TypeError where a list, an array or a bare tuple stands in for a target."""
+    parts = (target.first, target.second) if isinstance(target, Mixed) else (target,)
+    for part in parts:
+        if not isinstance(cast(object, part), Tensor):
+            raise TypeError(
+                "a target is a tensor of class indices [B], a Mixed(first, second, weight) of two of them, or "
+                f"a tensor of probabilities [B, C], not {type(part).__name__}"
+            )
+
+
 def probabilities(scores: Tensor, target: Target, *, unless: str | None = None) -> Tensor | None:
     """The target as a `[B, C]` probability matrix, or None where it holds class indices.
 
     `unless` names the term of a loss that depends on the class index; such a loss refuses a matrix.
     """
-    if isinstance(target, Mixed):
-        return None
-    if not isinstance(cast(object, target), Tensor):
-        raise TypeError(
-            "a target is a tensor of class indices [B], a Mixed(first, second, weight) or a tensor of "
-            f"probabilities [B, C], not {type(target).__name__}"
-        )
-    if not target.is_floating_point():
+    checked_kind(target)
+    if isinstance(target, Mixed) or not target.is_floating_point():
         return None
     if target.shape != scores.shape:
         raise ValueError(
@@ -105,8 +110,6 @@ def halves(
 def _half(
     scores: Tensor, index: Tensor, ignore_index: int, weights: Tensor | None, mix: float | Tensor | None
 ) -> Half:
-    if not isinstance(cast(object, index), Tensor):
-        raise TypeError(f"class indices must be a tensor [{len(scores)}], got {type(index).__name__}")
     if index.dtype == torch.bool or index.is_floating_point() or index.is_complex():
         raise TypeError(f"class indices must be integers, got {index.dtype}")
     if index.shape != (len(scores),):
