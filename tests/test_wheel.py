@@ -13,7 +13,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parent.parent
-# The new environment has the wheel and nothing else. Torch and numpy are lent to it, without their neighbours.
+# The new environment has the wheel alone. Torch and numpy are lent to it, without their neighbours.
 USE = """
 import sys
 sys.path.extend({lent})
@@ -80,7 +80,16 @@ def test_the_wheel_holds_the_package_its_data_and_its_licence(wheel):
 def test_the_losses_work_where_only_the_wheel_is_installed(wheel, tmp_path):
     venv.create(tmp_path / "env", with_pip=False, symlinks=True)
     bin_ = tmp_path / "env" / ("Scripts" if sys.platform == "win32" else "bin")
-    pip = [sys.executable, "-m", "pip", "--python", str(bin_ / "python"), "install", "--no-deps", "--no-index"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(bin_ / "python"),
+        "install",
+        "--no-deps",
+        "--no-index",
+    ]
     done = subprocess.run([*pip, "-q", str(wheel)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lent = sorted({str(Path(module.__file__).parents[1]) for module in (torch, numpy)})

@@ -53,7 +53,7 @@ def checked_kind(target: Target) -> None:
     for part in parts:
         if not isinstance(cast(object, part), Tensor):
             raise TypeError(
-                "a target is a tensor of class indices [B], a Mixed(first, second, weight) of two of them, or "
+                "a target is a tensor of class indices [B], a Mixed(first, second, weight) of two of them or "
                 f"a tensor of probabilities [B, C], not {type(part).__name__}"
             )
 

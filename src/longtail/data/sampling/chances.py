@@ -53,7 +53,9 @@ def probabilities(  # noqa: PLR0913
     weights[present] = _weights(images, rule, power=power, beta=beta, mix=_progress(rule, epoch, epochs))
     chances = weights / weights.sum()
     if not bool(chances.isfinite().all()):  # only the power can be too large for float64, or be NaN
-        raise ValueError(f"power must be finite and moderate for counts up to {int(images.max())}, got {power}")
+        raise ValueError(
+            f"power must be finite and moderate for counts up to {int(images.max())}, got {power}"
+        )
     return chances
 
 
