@@ -85,6 +85,13 @@ def test_ten_times_the_images_change_nothing(cloud, images):
     )
 
 
+def test_the_default_is_log_and_the_default_power_a_quarter():
+    assert torch.equal(clouds.sizes(CIFAR10_R100), clouds.sizes(CIFAR10_R100, "log"))
+    for made in (clouds.sizes, clouds.raw):
+        quarter = made(CIFAR10_R100, "power", power=0.25)
+        assert torch.equal(made(CIFAR10_R100, "power"), quarter)
+
+
 def test_the_head_has_no_cloud_and_the_tail_the_whole():
     for cloud in ("log", "cosine"):
         made = clouds.sizes(CIFAR10_R100, cloud)
