@@ -155,7 +155,7 @@ def rows_of(batch: int, classes: int, repeats: int) -> list[dict[str, object]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument(
-        "--repeats", type=int, default=20, help="rounds at the large shapes; five times that at (64, 100)"
+        "--repeats", type=int, default=30, help="rounds at the large shapes; five times that at (64, 100)"
     )
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     chosen = parser.parse_args()

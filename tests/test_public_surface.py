@@ -56,7 +56,7 @@ def test_longtail_can_be_imported_where_torch_is_not():
 
 
 def test_importing_longtail_takes_no_time():
-    code = "import time; begin = time.perf_counter(); import longtail; print(time.perf_counter() - begin)"
+    code = "import time; begin = time.process_time(); import longtail; print(time.process_time() - begin)"
     assert min(float(python(code)) for _ in range(3)) < 0.1
 
 

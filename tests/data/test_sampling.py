@@ -296,15 +296,15 @@ STORED = {
 
 
 def test_a_hundred_thousand_samples_take_milliseconds():
-    """The aim is 20 ms on an idle core; the bound leaves room for a busy one."""
+    """The aim is 20 ms; processor time, since a busy machine makes a clock run fast."""
     targets = targets_of(counts.exponential(1000, 560, 100).tolist())
     assert len(targets) > 100_000
     for rule in typing.get_args(sampling.Rule):
         best = math.inf
         for epoch in range(5):
-            begin = time.perf_counter()
+            begin = time.process_time()
             sampling.indices(targets, rule, seed=0, epoch=epoch, epochs=5)
-            best = min(best, time.perf_counter() - begin)
+            best = min(best, time.process_time() - begin)
         assert best < 0.1, (rule, best)
 
 
