@@ -1,150 +1,176 @@
-"""What a loss costs: forward and backward, over plain cross-entropy of the same batch.
+"""What a loss costs: forward and backward, over plain cross-entropy and over its textbook implementation.
 
     python benchmarks/loss_cost.py [--repeats N] [--threads T]
 
-Every round times each contender once, so that whatever else the machine does hits all alike; the ratio of a
-round is taken within the round, and the table holds the median of the ratios with their quartiles. "textbook"
-is the equation as one would type it, every line a temporary. The bare draw of the noise is a row of its own.
-Cosines are those of random 64-d features and anchors. Writes benchmarks/results/loss_cost.csv.
+Every round times each contender once, so that whatever else the machine does hits all alike; a ratio is taken
+within the round, and the table holds the median of the ratios, in wall time with its quartiles and in
+processor time. Before a shape is timed, each loss is checked against its textbook form (textbook_losses.py),
+noise included. Cosines are those of random 64-d features and anchors. The draw of the noise alone is a row,
+and at (64, 100) so is a whole training step of ResNet-32, of which each loss is a part. Writes
+benchmarks/results/loss_cost.csv.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import math
-import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 
+import measure
+import textbook_losses
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from longtail import counts, losses
+from longtail import backbones, counts, heads, losses
 
 SHAPES = ((64, 100), (512, 1000), (512, 8142))
-OUT = Path(__file__).parent / "results" / "loss_cost.csv"
+PLAIN, DRAW, STEP = "plain F.cross_entropy", "torch.randn alone", "ResNet-32 training step"
+WARM_UP = 3  # rounds that fill caches and the allocator
+Run = Callable[[], object]
 
 
-def textbook(form: str, images: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """GCL with strength 0.5 and scale 30, as the paper's equations read."""
-    cloud = 0.5 * torch.log(images.max() / images) / torch.log(images.max() / images.min())
-
-    def loss(cosine: Tensor, target: Tensor) -> Tensor:
-        size = cloud * (torch.randn(cosine.shape) / 3).clamp(-1, 1).abs()
-        if form == "euclidean":
-            return functional.cross_entropy(30 * (cosine - size), target)
-        inside, angle = cosine.clamp(-1 + 1e-7, 1 - 1e-7), math.pi / 2 * size
-        turned = inside * torch.cos(angle) - torch.sqrt(1 - inside**2) * torch.sin(angle)
-        return functional.cross_entropy(30 * torch.where(inside > -torch.cos(angle), turned, -1.0), target)
-
-    return loss
-
-
-def contenders(images: Tensor, norms: Tensor) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
+def modules(images: Tensor, norms: Tensor) -> dict[str, textbook_losses.Loss]:
+    """Ours, under the names of the textbook's."""
     fbl = losses.FeatureBalanced(images)
-    modules: dict[str, nn.Module] = {
-        "CrossEntropy": losses.CrossEntropy(30.0),
+    noisy: dict[str, nn.Module] = {
+        f"GCL {form}": losses.GCL(images, form=form) for form in ("euclidean", "angular", "unified")
+    }
+    plain: dict[str, nn.Module] = {
+        "CrossEntropy": losses.CrossEntropy(textbook_losses.SCALE),
         "Focal": losses.Focal(),
         "ClassBalanced": losses.ClassBalanced(images),
+        "Reweighted": losses.Reweighted(images),
         "CosFace": losses.CosFace(),
         "ArcFace": losses.ArcFace(),
         "LDAM": losses.LDAM(images),
         "LogitAdjusted": losses.LogitAdjusted(images),
         "BalancedSoftmax": losses.BalancedSoftmax(images),
         "LabelAwareSmoothing": losses.LabelAwareSmoothing(images),
-        "GCL euclidean": losses.GCL(images),
-        "GCL angular": losses.GCL(images, form="angular"),
-        "GCL unified": losses.GCL(images, form="unified"),
-        "GCL euclidean, shared noise": losses.GCL(images, noise="shared"),
+        "LADE": losses.LADE(images),
     }
     return {
-        "plain F.cross_entropy": functional.cross_entropy,
-        "torch.randn alone": lambda cosine, _: torch.randn(cosine.shape).sum() * 0 + cosine[0, 0],
-        "textbook GCL euclidean": textbook("euclidean", images),
-        "textbook GCL angular": textbook("angular", images),
-        "FeatureBalanced": lambda cosine, target: fbl(cosine, target, progress=0.5, norms=norms),
-        **modules,
+        **plain,
+        "FeatureBalanced": lambda scores, target: fbl(scores, target, progress=0.5, norms=norms),
+        **noisy,
+        "GCL euclidean, shared noise": losses.GCL(images, noise="shared"),
     }
 
 
-def seconds(loss: Callable[[Tensor, Tensor], Tensor], cosine: Tensor, target: Tensor) -> float:
-    cosine.grad = None
-    start = time.perf_counter()
-    loss(cosine, target).backward()
-    return time.perf_counter() - start
+def check(ours: textbook_losses.Loss, theirs: textbook_losses.Loss, cosine: Tensor, target: Tensor) -> None:
+    """Both must do the same work: value and gradient, from the same state of the default generator."""
+    found: list[tuple[Tensor, Tensor]] = []
+    for loss in (ours, theirs):
+        torch.manual_seed(0)
+        made = loss(cosine, target)
+        found.append((made.detach(), torch.autograd.grad(made, cosine)[0]))
+    torch.testing.assert_close(found[0], found[1], rtol=2e-3, atol=1e-4)
 
 
-def measure(batch: int, classes: int, repeats: int) -> list[dict[str, str]]:
+def resnet32_step(target: Tensor) -> Run:
+    """One step of the network of CIFAR-100-LT, its cosine head, plain cross-entropy and SGD."""
+    source = torch.Generator().manual_seed(0)
+    backbone = backbones.make("resnet32", generator=source)
+    head = heads.Cosine(backbone.num_features, 100, generator=source)
+    images = torch.randn(len(target), 3, 32, 32, generator=source)
+    optimizer = torch.optim.SGD([*backbone.parameters(), *head.parameters()], lr=0.01, momentum=0.9)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        functional.cross_entropy(textbook_losses.SCALE * head(backbone(images)), target).backward()
+        optimizer.step()
+
+    return step
+
+
+def contenders(batch: int, classes: int) -> dict[str, Run]:
     source = torch.Generator().manual_seed(0)
     features, anchors = (torch.randn(n, 64, generator=source) for n in (batch, classes))
     cosine = (functional.normalize(features) @ functional.normalize(anchors).T).requires_grad_()
     target = torch.randint(classes, (batch,), generator=source)
-    images = counts.exponential(classes, 1000, 500).double()
-    tried = contenders(images, features.norm(dim=1))
-    rounds = [
-        {name: seconds(loss, cosine, target) for name, loss in tried.items()} for _ in range(repeats + 3)
-    ][3:]  # the first rounds fill caches and the allocator
-    rows: list[dict[str, str]] = []
-    for name in tried:
-        ratios = [one[name] / one["plain F.cross_entropy"] for one in rounds]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        typical = statistics.median(one[name] for one in rounds)
+    images, norms = counts.exponential(classes, 1000, 500), features.norm(dim=1)
+    ours, theirs = modules(images, norms), textbook_losses.losses(images, norms)
+    for name in theirs:
+        check(ours[name], theirs[name], cosine, target)
+
+    def learning(loss: textbook_losses.Loss) -> Run:
+        def run() -> None:
+            cosine.grad = None
+            loss(cosine, target).backward()
+
+        return run
+
+    tried = {PLAIN: learning(functional.cross_entropy), DRAW: lambda: torch.randn(batch, classes)}
+    if (batch, classes) == SHAPES[0]:
+        tried[STEP] = resnet32_step(target)
+    for name in theirs:
+        tried |= {name: learning(ours[name]), _textbook(name): learning(theirs[name])}
+    return tried
+
+
+def _textbook(name: str) -> str:
+    return f"{name}, textbook"
+
+
+def timed(run: Run) -> tuple[float, float]:
+    """(wall, processor) seconds."""
+    used, begin = time.process_time(), time.perf_counter()
+    run()
+    return time.perf_counter() - begin, time.process_time() - used
+
+
+def rows_of(batch: int, classes: int, repeats: int) -> list[dict[str, object]]:
+    tried = contenders(batch, classes)
+    times: dict[str, measure.Times] = {name: [] for name in tried}
+    for number in range(repeats + WARM_UP):
+        for name, run in tried.items():
+            taken = timed(run)
+            if number >= WARM_UP:
+                times[name].append(taken)
+    rows: list[dict[str, object]] = []
+    for name, mine in times.items():
+        of_plain = [one[0] / other[0] for one, other in zip(mine, times[PLAIN], strict=True)]
+        low, middle, high = statistics.quantiles(of_plain, n=4)
+        textbook, step = times.get(_textbook(name)), times.get(STEP)
         rows.append(
             {
-                "batch": str(batch),
-                "classes": str(classes),
+                "batch": batch,
+                "classes": classes,
                 "loss": name,
                 "ratio": f"{middle:.2f}",
                 "ratio_q1": f"{low:.2f}",
                 "ratio_q3": f"{high:.2f}",
-                "microseconds": f"{1e6 * typical:.0f}",
-                "fastest_microseconds": f"{1e6 * min(one[name] for one in rounds):.0f}",
+                "ratio_processor": f"{measure.ratio(mine, times[PLAIN], 1):.2f}",
+                "of_textbook": f"{measure.ratio(mine, textbook):.2f}" if textbook else "",
+                "percent_of_resnet32_step": f"{100 * measure.ratio(mine, step):.2f}" if step else "",
+                "microseconds": f"{1e6 * measure.middle(mine):.0f}",
+                "fastest_microseconds": f"{1e6 * min(wall for wall, _ in mine):.0f}",
+                "repeats": repeats,
             }
         )
     return rows
 
 
-def machine(threads: int, repeats: int) -> dict[str, str]:
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return {
-        "repeats": str(repeats),
-        "commit": git.stdout.strip() or "unknown",
-        "cpu": _cpu(),
-        "threads": str(threads),
-        "torch": torch.__version__,
-    }
-
-
-def _cpu() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--repeats", type=int, default=40)
+    parser.add_argument(
+        "--repeats", type=int, default=30, help="rounds at the large shapes; five times that at (64, 100)"
+    )
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
-    torch.manual_seed(0)
-    rows = [row for shape in SHAPES for row in measure(*shape, chosen.repeats * (5 if shape[0] < 512 else 1))]
-    about = machine(chosen.threads, chosen.repeats)
-    OUT.parent.mkdir(exist_ok=True)
-    with OUT.open("w", newline="") as file:
-        table = csv.DictWriter(file, [*rows[0], *about], lineterminator="\n")
-        table.writeheader()
-        table.writerows({**row, **about} for row in rows)
+    rows = [
+        row for shape in SHAPES for row in rows_of(*shape, chosen.repeats * (5 if shape == SHAPES[0] else 1))
+    ]
     for row in rows:
-        where = f"({row['batch']}, {row['classes']})"
-        spread = f"[{row['ratio_q1']}, {row['ratio_q3']}]"
-        print(f"{where:>12}  {row['loss']:<28} {row['ratio']:>7}x {spread:<16} {row['microseconds']:>7} us")
+        where, spread = f"({row['batch']}, {row['classes']})", f"[{row['ratio_q1']}, {row['ratio_q3']}]"
+        part = f"{row['percent_of_resnet32_step']:>7} % of a step" if row["percent_of_resnet32_step"] else ""
+        print(
+            f"{where:>12}  {row['loss']:<40} {row['ratio']:>7}x {spread:<18} cpu {row['ratio_processor']:>6}x"
+            f" textbook {row['of_textbook']:>5} {row['microseconds']:>8} us {part}"
+        )
+    print(measure.write("loss_cost", rows, chosen.threads))
 
 
 if __name__ == "__main__":

@@ -85,6 +85,13 @@ def test_ten_times_the_images_change_nothing(cloud, images):
     )
 
 
+def test_the_default_is_log_and_the_default_power_a_quarter():
+    assert torch.equal(clouds.sizes(CIFAR10_R100), clouds.sizes(CIFAR10_R100, "log"))
+    for made in (clouds.sizes, clouds.raw):
+        quarter = made(CIFAR10_R100, "power", power=0.25)
+        assert torch.equal(made(CIFAR10_R100, "power"), quarter)
+
+
 def test_the_head_has_no_cloud_and_the_tail_the_whole():
     for cloud in ("log", "cosine"):
         made = clouds.sizes(CIFAR10_R100, cloud)
@@ -121,10 +128,17 @@ def test_a_class_without_images_is_an_error_unless_clamped():
     assert torch.equal(clouds.sizes([10, 0, 5], zero_count="clamp"), clouds.sizes([10, 1, 5]))
 
 
-@pytest.mark.parametrize("cloud", ["logarithm", [1.0], [1.0, -1.0], [1.0, math.nan], [[1.0, 2.0]]])
+@pytest.mark.parametrize(
+    "cloud", ["logarithm", [1.0], [1.0, -1.0], [1.0, math.nan], [[1.0, 2.0]], None, ["a", "b"], 3.0]
+)
 def test_what_cannot_be_a_cloud_is_an_error(cloud):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="cloud"):
         clouds.sizes([5, 1], cloud)
+
+
+def test_a_raw_cloud_of_unknown_name_is_the_same_error():
+    with pytest.raises(ValueError, match="cloud is .*'fog'"):
+        clouds.raw([5, 1], "fog")
 
 
 @pytest.mark.parametrize("power", [0, -1, math.nan, math.inf])

@@ -83,6 +83,30 @@ def test_a_profile_that_empties_a_class_is_an_error():
         counts.exponential(10, 50, 100)
 
 
+@pytest.mark.parametrize("classes", [0, -3, 2.5])
+def test_a_profile_of_no_whole_number_of_classes_is_an_error(classes):
+    with pytest.raises(ValueError, match="whole number of classes"):
+        counts.balanced(classes, 5)
+
+
+@pytest.mark.parametrize("largest", [0, -5, 5.5, math.nan, math.inf])
+def test_a_largest_class_without_a_whole_number_of_images_is_an_error(largest):
+    for profile in (
+        lambda: counts.exponential(3, largest, 1),
+        lambda: counts.step(3, largest, 1),
+        lambda: counts.pareto(3, largest, 1),
+        lambda: counts.balanced(3, largest),
+    ):
+        with pytest.raises(ValueError, match="largest"):
+            profile()
+
+
+@pytest.mark.parametrize("alpha", [0, -1, math.nan, math.inf])
+def test_a_pareto_law_needs_a_positive_index(alpha):
+    with pytest.raises(ValueError, match="alpha"):
+        counts.pareto(5, 50, 10, alpha=alpha)
+
+
 @pytest.mark.parametrize("ratio", [0.5, 0, -1, math.nan, math.inf])
 def test_a_ratio_below_one_is_an_error(ratio):
     with pytest.raises(ValueError, match="ratio"):
@@ -121,10 +145,13 @@ def test_counts_may_be_a_list_an_array_or_a_tensor(given_):
 
 @pytest.mark.parametrize(
     "given_",
-    [[], [[1, 2]], 3, [1, -2], [1.5, 2.0], [1.0, math.nan], [1.0, math.inf], [True, False], [1, 0]],
+    [
+        *([], [[1, 2]], 3, [1, -2], [1.5, 2.0], [1.0, math.nan], [1.0, math.inf], [True, False], [1, 0]),
+        *(None, "500, 50", [1, "many"], {0: 5}, [[1, 2], [3]], [2**70], [1e30, 1.0]),
+    ],
 )
 def test_what_cannot_be_counts_is_an_error(given_):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="counts|classes without images"):
         counts.checked(given_)
 
 

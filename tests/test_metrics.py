@@ -183,6 +183,9 @@ def test_merged_meters_are_one_meter():
     whole = Meter(COUNTS)
     whole.update(logits, targets)
     assert torch.equal(first.confusion(), whole.confusion())
+    alone = Meter(COUNTS)
+    alone.merge(whole)  # a meter of the same process needs no detour
+    assert_same(alone.compute(), whole.compute(), tolerance=0)
 
 
 def test_adding_to_the_tensors_in_place_is_an_all_reduce():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, assert_never
+from typing import Literal, assert_never, get_args
 
 import torch
 from torch import Tensor
@@ -30,6 +30,8 @@ def raw(
 
     log: `log n_max - log n_j`; power: `n_max * n_j^-power`; cosine: `cos(pi/2 * n_j / n_max)`; none: 0.
     """
+    if cloud not in get_args(CloudName):
+        raise ValueError(f'cloud is "log", "power", "cosine", "none" or one number per class, got {cloud!r}')
     images = class_counts.checked(counts, zero_count=zero_count).double()
     largest = images.max()
     match cloud:
@@ -61,10 +63,6 @@ def sizes(
         [0.0, 0.5, 1.0]
     """
     if isinstance(cloud, str):
-        if cloud not in ("log", "power", "cosine", "none"):
-            raise ValueError(
-                f'cloud is "log", "power", "cosine", "none" or one number per class, got {cloud!r}'
-            )
         unscaled = raw(counts, cloud, power=power, zero_count=zero_count)
     else:
         unscaled = _own(cloud, len(class_counts.checked(counts, zero_count=zero_count)))
@@ -76,7 +74,10 @@ def sizes(
 
 
 def _own(cloud: Tensor | Sequence[float], classes: int) -> Tensor:
-    given = torch.as_tensor(cloud).detach().cpu().double()
+    try:
+        given = torch.as_tensor(cloud).detach().cpu().double()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"a cloud of your own is one number per class, got {cloud!r:.60}") from error
     if given.shape != (classes,):
         raise ValueError(f"a cloud of your own needs shape [{classes}], got {tuple(given.shape)}")
     if not bool((torch.isfinite(given) & (given >= 0)).all()):

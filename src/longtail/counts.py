@@ -36,13 +36,18 @@ def checked(counts: Counts, *, zero_count: ZeroCount = "error") -> Tensor:
 
 
 def _whole(counts: Counts) -> Tensor:
-    given = torch.as_tensor(counts).detach().cpu()
+    try:
+        given = torch.as_tensor(counts).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:  # None, text, rows of unequal length, 2 ** 70
+        raise ValueError(f"counts must be one whole number per class, got {counts!r:.60}") from error
     if given.ndim != 1 or not len(given):
         raise ValueError(f"counts must be one number per class, shape [C], got shape {tuple(given.shape)}")
     if given.dtype == torch.bool or given.is_complex():
         raise ValueError(f"counts must be whole numbers, got {given.dtype}")
     if given.is_floating_point() and not bool((torch.isfinite(given) & (given == given.round())).all()):
         raise ValueError("counts must be finite whole numbers")
+    if given.is_floating_point() and bool((given.abs() >= 2.0**53).any()):
+        raise ValueError("counts of 2^53 and more are not exact in floating point; pass them as integers")
     whole = given.to(torch.int64)
     if bool((whole < 0).any()):
         raise ValueError(f"counts must not be negative: class {int(whole.argmin())} has {int(whole.min())}")
@@ -60,7 +65,7 @@ def exponential(classes: int, largest: int, ratio: float) -> Tensor:
         [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
     """
     factor = 1.0 / _checked_ratio(ratio)
-    return _profile(classes, lambda i: int(largest * factor ** (i / max(classes - 1, 1))))
+    return _profile(classes, largest, lambda i: int(largest * factor ** (i / max(classes - 1, 1))))
 
 
 def step(classes: int, largest: int, ratio: float) -> Tensor:
@@ -72,7 +77,7 @@ def step(classes: int, largest: int, ratio: float) -> Tensor:
     """
     factor = 1.0 / _checked_ratio(ratio)
     half = classes // 2 if classes > 1 else 1
-    return _profile(classes, lambda i: largest if i < half else int(largest * factor))
+    return _profile(classes, largest, lambda i: largest if i < half else int(largest * factor))
 
 
 def pareto(classes: int, largest: int, smallest: int, alpha: float = 6.0) -> Tensor:
@@ -89,26 +94,28 @@ def pareto(classes: int, largest: int, smallest: int, alpha: float = 6.0) -> Ten
     """
     if not 1 <= smallest <= largest:
         raise ValueError(f"pareto needs 1 <= smallest <= largest, got {smallest} and {largest}")
-    if alpha <= 0:
-        raise ValueError(f"alpha must be positive, got {alpha}")
+    if not (math.isfinite(alpha) and alpha > 0):
+        raise ValueError(f"alpha must be finite and positive, got {alpha}")
     exponent = alpha + 1
     last = (largest / smallest) ** (1 / exponent)
 
     def count(i: int) -> int:
         return max(smallest, int(largest * (1 + (last - 1) * i / max(classes - 1, 1)) ** -exponent))
 
-    return _profile(classes, count)
+    return _profile(classes, largest, count)
 
 
 def balanced(classes: int, each: int) -> Tensor:
     """The same number of images for every class."""
-    return _profile(classes, lambda _: each)
+    return _profile(classes, each, lambda _: each)
 
 
-def _profile(classes: int, count: Callable[[int], int]) -> Tensor:
-    if classes < 1:
-        raise ValueError(f"there must be at least one class, got {classes}")
-    made = torch.tensor([count(i) for i in range(classes)], dtype=torch.int64)
+def _profile(classes: int, largest: int, count: Callable[[int], int]) -> Tensor:
+    if classes < 1 or classes != int(classes):
+        raise ValueError(f"there must be a whole number of classes, at least one, got {classes}")
+    if not (math.isfinite(largest) and largest >= 1 and largest == int(largest)):
+        raise ValueError(f"the largest class must have a whole number of images, at least one, got {largest}")
+    made = torch.tensor([count(i) for i in range(int(classes))], dtype=torch.int64)
     if int(made.min()) < 1:
         raise ValueError(f"this profile leaves class {int(made.argmin())} without images; lower the ratio")
     return made

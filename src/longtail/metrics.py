@@ -63,8 +63,9 @@ class Meter:
         """The sums themselves: add over processes in place, or hand to another meter's `merge`."""
         return dict(self._sums)
 
-    def merge(self, tensors: Mapping[str, Tensor]) -> None:
-        """Add the sums of another meter."""
+    def merge(self, other: Meter | Mapping[str, Tensor]) -> None:
+        """Add another meter, or the `tensors()` of one that lives elsewhere."""
+        tensors = other.tensors() if isinstance(other, Meter) else other
         if {n: t.shape for n, t in tensors.items()} != {n: t.shape for n, t in self._sums.items()}:
             raise ValueError("these sums come from a meter with other classes or bins")
         for name, values in self._sums.items():

@@ -335,6 +335,11 @@ def test_what_does_not_fit_is_an_error(spec, scores, target):
             loss(scores, wrong, **given)
     with pytest.raises(TypeError, match="integers"):
         loss(scores, target > 2, **given)
+    for kind in (target.tolist(), target.numpy(), (target, target, 0.5), Mixed(target, target.tolist(), 0.5)):
+        with pytest.raises(TypeError, match="a target is a tensor of class indices"):
+            loss(scores, kind, **given)
+    with pytest.raises(ValueError, match="0, 1"):
+        loss(scores, Mixed(target, target, 1.5), **given)
     with pytest.raises(ValueError, match="empty"):
         loss(scores[:0], target[:0], **taken(given, torch.arange(0)))
     if "counts" in inspect.signature(type(loss)).parameters:

@@ -132,6 +132,9 @@ def test_power_spans_the_family():
         ({"counts": [3, 1], "rule": "random"}, "unknown sampling rule 'random'"),
         ({"counts": [3, 1], "rule": "effective_number", "beta": 1.5}, "beta"),
         ({"counts": [3, 1], "rule": "cben", "beta": 1.0}, "beta"),
+        ({"counts": [3, 1], "rule": "power", "power": math.nan}, "power"),
+        ({"counts": [3, 1], "rule": "power", "power": 1e6}, "power"),
+        ({"counts": [3, 2], "rule": "power", "power": -1e6}, "power"),
     ],
 )
 def test_wrong_arguments_are_named(kwargs, message):
@@ -293,15 +296,15 @@ STORED = {
 
 
 def test_a_hundred_thousand_samples_take_milliseconds():
-    """The aim is 20 ms on an idle core; the bound leaves room for a busy one."""
+    """The aim is 20 ms; processor time, since a busy machine makes a clock run fast."""
     targets = targets_of(counts.exponential(1000, 560, 100).tolist())
     assert len(targets) > 100_000
     for rule in typing.get_args(sampling.Rule):
         best = math.inf
         for epoch in range(5):
-            begin = time.perf_counter()
+            begin = time.process_time()
             sampling.indices(targets, rule, seed=0, epoch=epoch, epochs=5)
-            best = min(best, time.perf_counter() - begin)
+            best = min(best, time.process_time() - begin)
         assert best < 0.1, (rule, best)
 
 
@@ -354,6 +357,17 @@ def test_a_rank_outside_the_world_is_refused():
         sampling.part(torch.arange(4), 0, 2, rank=2, world_size=2)
     with pytest.raises(ValueError, match="0..1, not -1"):
         sampling.Sampler([0, 1], rank=-1, world_size=2)
+    with pytest.raises(ValueError, match="world_size must be at least 1"):
+        sampling.share(torch.arange(4), world_size=0)
+
+
+def test_a_part_or_remainder_that_does_not_exist_is_refused():
+    for step, batch_size in ((-1, 2), (0, 0), (0, -2)):
+        with pytest.raises(ValueError, match="part needs"):
+            sampling.part(torch.arange(4), step, batch_size)
+    for made in (sampling.Sampler, sampling.share):
+        with pytest.raises(ValueError, match="remainder is .* got 'rest'"):
+            made(torch.arange(4), remainder="rest")
 
 
 # ------------------------------------------------------------------------------------------------ Sampler
@@ -459,6 +473,8 @@ def test_a_state_of_another_sampler_is_refused():
     state = sampling.Sampler(targets_of(SIZES), "instance", seed=1).state_dict()
     with pytest.raises(ValueError, match="another sampler"):
         sampling.Sampler(targets_of(SIZES), "instance", seed=2).load_state_dict(state)
+    with pytest.raises(ValueError, match="has no draws, epoch, position, rule, seed"):
+        sampling.Sampler(targets_of(SIZES), "instance", seed=1).load_state_dict({})
 
 
 def test_the_sampler_refuses_wrong_targets_at_once():

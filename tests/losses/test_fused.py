@@ -28,7 +28,7 @@ def plain(loss, cosine, target, noise):
 
 @pytest.mark.parametrize(("form", "boundary", "margin", "focal"), CASES)
 @pytest.mark.parametrize("strength", [0.5, 2.5])
-@pytest.mark.parametrize("extent", ["poles", "boundary", "inside"])
+@pytest.mark.parametrize("extent", ["poles", "boundary", "inside", -0.75, -0.65, -0.3])
 def test_loss_and_gradient_are_those_of_the_plain_equations(
     batch, noise, images, form, boundary, margin, focal, strength, extent
 ):
@@ -37,6 +37,10 @@ def test_loss_and_gradient_are_those_of_the_plain_equations(
         cosine[0, 0], cosine[1, 1], cosine[2, 2] = 1.0, -1.0, 1.0000005
     elif extent == "inside":  # no angle crosses the boundary, not even that of the easy rule
         cosine = 0.5 + 0.4 * cosine
+        cosine[5, 9], target[5] = 0.85, 9  # strength 2.5 has an angle beyond pi there
+    elif extent != "boundary":  # the lowest cosine is a target's, with the widest angle: does that one cross?
+        cosine = cosine.clamp(min=extent)
+        cosine[5, 9], target[5] = extent, 9
     loss = losses.GCL(images, form=form, boundary=boundary, margin=margin, focal=focal, strength=strength)
     ours, theirs = (cosine.clone().requires_grad_() for _ in range(2))
     made, expected = loss(ours, target, noise=noise), plain(loss, theirs, target, noise)
@@ -44,6 +48,18 @@ def test_loss_and_gradient_are_those_of_the_plain_equations(
     (3 * made).backward()
     (3 * expected).backward()
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("pole", [1.0, -1.0, 1.0000005, -1.0000005])
+@pytest.mark.parametrize("form", FORMS)
+def test_one_pole_alone_is_noticed(batch, noise, images, form, pole):
+    cosine, target = 0.9 * batch[0], batch[1]
+    cosine[2, 3] = pole
+    loss, cosine = losses.GCL(images, form=form, boundary="easy"), cosine.requires_grad_()
+    made = loss(cosine, target, noise=noise)
+    (gradient,) = torch.autograd.grad(made, cosine)
+    (expected,) = torch.autograd.grad(plain(loss, cosine, target, noise), cosine)
+    torch.testing.assert_close(gradient, expected)
 
 
 @pytest.mark.parametrize("form", FORMS)

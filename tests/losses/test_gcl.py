@@ -217,6 +217,33 @@ def test_noise_given_is_not_written_to(batch, noise, images):
     assert torch.equal(noise, before)
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("halves", ["shared", "independent"])
+@pytest.mark.parametrize("margin", [0.0, 0.1])
+def test_the_loss_draws_what_draw_draws(batch, images, form, halves, margin):
+    # With a margin a shared draw is read once for each half: the gradient must not be written over it.
+    cosine, target = batch
+    loss, results = losses.GCL(images, form=form, halves=halves, margin=margin), []
+    mixed = Mixed(target, target.flip(0), 0.3)
+    noise = loss.draw(cosine, mixed, generator=torch.Generator().manual_seed(3))
+    assert noise.shape == ((2, 16, 10) if halves == "independent" else (16, 10))
+    for given_ in ({"noise": noise}, {"generator": torch.Generator().manual_seed(3)}):
+        mine = cosine.clone().requires_grad_()
+        made = loss(mine, mixed, **given_)
+        made.backward()
+        results.append((made.detach(), mine.grad))
+    torch.testing.assert_close(results[0], results[1])
+
+
+def test_noise_given_gets_no_gradient(batch, noise, images):
+    cosine, target = batch
+    drawn = noise.clone().requires_grad_()
+    matrix = torch.nn.functional.one_hot(target, 10).double()
+    for asked in (target, matrix):
+        losses.GCL(images)(cosine.requires_grad_(), asked, noise=drawn).backward()
+        assert drawn.grad is None
+
+
 @pytest.mark.parametrize("shape", [(10,), (16, 9), (1, 10), (2, 16, 10)])
 def test_noise_of_another_shape_is_an_error(batch, images, shape):
     with pytest.raises(ValueError, match="noise must have shape"):
@@ -240,6 +267,19 @@ def test_more_noise_never_raises_a_logit(form, boundary):
     cloud = torch.linspace(0, 1, 101, dtype=torch.float64)[:, None].expand(101, 201)
     made = functional.gcl(cosine, cloud, form, boundary)
     assert float(made.diff(dim=0).max()) <= 1e-12
+
+
+@pytest.mark.parametrize("form", ["angular", "unified"])
+def test_more_noise_raises_a_logit_only_where_the_rule_says_so(form):
+    cosine = torch.linspace(-0.999, 0.999, 201, dtype=torch.float64)[None].expand(101, 201)
+    cloud = torch.linspace(0, 1, 101, dtype=torch.float64)[:, None].expand(101, 201)
+    easy = functional.gcl(cosine, cloud, form, "easy").diff(dim=0)
+    assert float(easy[:, cosine[0] > 0].max()) <= 1e-12
+    free = functional.gcl(cosine, cloud, form, "none").diff(dim=0)
+    within = cosine.acos() + math.pi / 2 * cloud <= math.pi
+    assert float(free[within[1:]].max()) <= 1e-12
+    if form == "angular":
+        assert float(free[~within[:-1]].min()) > 0  # past pi the cosine rises again
 
 
 @pytest.mark.parametrize("angle", [0.0, 0.4, math.pi / 4, 1.0, math.pi / 2])
@@ -343,6 +383,22 @@ def test_loss_and_gradient_are_finite_at_the_poles(form, boundary, scale, dtype)
         if form == "angular":
             poles = cosine.detach().float().abs() >= 1
             assert bool((gradient[poles] == 0).all())
+
+
+@pytest.mark.parametrize("form", ["angular", "unified"])
+def test_in_double_precision_a_cosine_may_be_a_billionth_off_the_pole(form):
+    cosine = torch.tensor([[1 - 1e-9, 0.2], [1e-9 - 1, 0.1]], dtype=torch.float64, requires_grad=True)
+    e, target = torch.full((2, 2), 0.3, dtype=torch.float64), torch.tensor([0, 1])
+    losses.GCL([1, 10], form=form, scale=1.0)(cosine, target, noise=e).backward()
+    mu = math.pi / 2 * 0.5 * 0.3
+    for i, y in enumerate(target.tolist()):
+        c = cosine[i].tolist()
+        z = [clouded(c[0], mu, "clip") - (0.5 * 0.3 if form == "unified" else 0), c[1]]
+        p = math.exp(z[0]) / (math.exp(z[0]) + math.exp(z[1]))
+        turned = math.acos(c[0]) + mu
+        slope = math.sin(turned) / math.sin(math.acos(c[0])) if turned < math.pi else 0.0
+        expected = (p - (y == 0)) * slope / 2
+        assert float(cosine.grad[i, 0]) == pytest.approx(expected, rel=1e-5, abs=1e-9)
 
 
 def test_one_class_costs_nothing():

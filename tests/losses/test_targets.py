@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -31,6 +32,15 @@ from longtail.losses import CrossEntropy, Mixed
             "weight of Mixed",
         ),
         (torch.zeros(2, 3), Mixed(torch.zeros(2), torch.zeros(2), 0.5), TypeError, "integers"),
+        (torch.zeros(2, 3), Mixed(torch.tensor([0, 1]), torch.tensor([0, 1]), 1.5), ValueError, "1.5"),
+        (torch.zeros(2, 3), Mixed(torch.tensor([0, 1]), torch.tensor([0, 1]), -0.1), ValueError, "-0.1"),
+        (torch.zeros(2, 3), Mixed([0, 1], torch.tensor([0, 1]), 0.5), TypeError, "two of them.*not list"),
+        (torch.zeros(2, 3), [0, 1], TypeError, "tensor of class indices.*not list"),
+        (torch.zeros(2, 3), np.array([0, 1]), TypeError, "not ndarray"),
+        (torch.zeros(2, 3), (torch.tensor([0, 1]),) * 2 + (0.5,), TypeError, "Mixed.*not tuple"),
+        (torch.zeros(2, 3), torch.full((2, 3), 0.5), ValueError, "sum to 1"),
+        (torch.zeros(2, 3), torch.tensor([[1.0, 0.0, 0.0], [1.5, -0.5, 0.0]]), ValueError, "not be negative"),
+        (torch.zeros(2, 3), torch.full((2, 3), torch.nan), ValueError, "sum to 1"),
     ],
 )
 def test_what_cannot_be_learned_from_is_an_error(scores, target, error, said):
@@ -51,3 +61,17 @@ def test_sixteen_bit_scores_are_worked_in_float32():
         made = CrossEntropy(30.0)(scores.to(dtype), torch.tensor([1, 0]))
         expected = torch.nn.functional.cross_entropy(30 * scores.to(dtype).float(), torch.tensor([1, 0]))
         assert made.dtype == torch.float32 and float(made) == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_probabilities_may_be_rounded_to_sixteen_bits(dtype):
+    scores = torch.randn(4, 1000, generator=torch.Generator().manual_seed(0))
+    matrix = torch.softmax(scores, 1).to(dtype)
+    expected = torch.nn.functional.cross_entropy(scores, matrix.float())
+    torch.testing.assert_close(CrossEntropy()(scores, matrix), expected)
+
+
+@pytest.mark.parametrize("value", ["30", None, [30.0], torch.ones(2)])
+def test_what_is_no_number_is_named(value):
+    with pytest.raises(TypeError, match="scale must be a number"):
+        CrossEntropy(scale=value)

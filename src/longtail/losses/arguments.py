@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 
 def positive(name: str, value: float) -> float:
-    if not (math.isfinite(value) and value > 0):
+    if not (_number(name, value) and value > 0):
         raise ValueError(f"{name} must be finite and positive, got {value}")
     return value
 
 
 def not_negative(name: str, value: float) -> float:
-    if not (math.isfinite(value) and value >= 0):
+    if not (_number(name, value) and value >= 0):
         raise ValueError(f"{name} must be finite and not negative, got {value}")
     return value
 
@@ -20,3 +21,10 @@ def not_negative(name: str, value: float) -> float:
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+
+
+def _number(name: str, value: float) -> bool:
+    """Whether it is finite; what is no number at all is an error that names the argument."""
+    if not isinstance(cast(object, value), (int, float)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    return math.isfinite(value)

@@ -183,6 +183,7 @@ def checked(scores: Tensor, classes: int | None = None) -> Tensor:
 
 def repeated(target: Target, scores: Tensor) -> Target:
     """The target of every expert, in the order of `scores.flatten(0, 1)`."""
+    targets.checked_kind(target)
     batch, experts = scores.shape[:2]
 
     def rows(each: Tensor) -> Tensor:

@@ -151,12 +151,14 @@ def _angular(
         angle.clamp_(max=math.pi)
     poles, crossed = _reach(cosine, terms)
     near = functional.clamped(cosine) if poles else cosine
-    along, across = angle.cos(), angle.sin()
+    across = angle.sin()
+    fallen = _fallen(near, angle, across, terms.boundary) if crossed else near
+    along = angle.cos_()  # in place, as is the slope: every further block-sized temporary misses the cache
     sine = near.square().neg_().add_(1).sqrt_()
     turned = torch.mul(near, along).addcmul_(sine, across, value=-1)
-    slope = torch.addcdiv(along, torch.mul(across, near), sine)  # cos a + c sin a / sin t
+    edge = along.neg() if crossed and terms.boundary != "easy" else torch.zeros_like(size)
+    slope = along.addcdiv_(across.mul_(near), sine)  # cos a + c sin a / sin t
     if crossed:
-        edge = torch.zeros_like(size) if terms.boundary == "easy" else -along
         # A mask of 0.0 and 1.0, blended by arithmetic: masked_fill and where cost ten passes each on a CPU.
         within = torch.gt(near, edge, out=torch.empty_like(near))
         beyond = 1 - within
@@ -166,7 +168,7 @@ def _angular(
             turned.sub_(beyond)
         else:
             slope.add_(beyond)
-            turned.addcmul_(beyond, _fallen(near, angle, across, terms.boundary))
+            turned.addcmul_(beyond, fallen)
     if poles:  # no slope where the cosine was clamped
         slope.mul_(torch.eq(near, cosine, out=sine))
     return turned.mul_(terms.scale), slope

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ class Mixed(NamedTuple):
 
 
 Target = Tensor | Mixed
+
+_OFF = 0.01  # how far a row of probabilities may be from 1: a thousand of them, each rounded to 16 bits
 
 
 class Half(NamedTuple):
@@ -45,11 +47,23 @@ def checked_scores(scores: Tensor, classes: int | None) -> Tensor:
     return scores if scores.dtype in (torch.float32, torch.float64) else scores.float()
 
 
+def checked_kind(target: Target) -> None:
+    """A TypeError where a list, an array or a bare tuple stands in for a target."""
+    parts = (target.first, target.second) if isinstance(target, Mixed) else (target,)
+    for part in parts:
+        if not isinstance(cast(object, part), Tensor):
+            raise TypeError(
+                "a target is a tensor of class indices [B], a Mixed(first, second, weight) of two of them or "
+                f"a tensor of probabilities [B, C], not {type(part).__name__}"
+            )
+
+
 def probabilities(scores: Tensor, target: Target, *, unless: str | None = None) -> Tensor | None:
     """The target as a `[B, C]` probability matrix, or None where it holds class indices.
 
     `unless` names the term of a loss that depends on the class index; such a loss refuses a matrix.
     """
+    checked_kind(target)
     if isinstance(target, Mixed) or not target.is_floating_point():
         return None
     if target.shape != scores.shape:
@@ -62,7 +76,13 @@ def probabilities(scores: Tensor, target: Target, *, unless: str | None = None) 
             f"probability targets do not go with {unless}, which depends on the class index; "
             "pass Mixed(first, second, weight)"
         )
-    return target.to(scores.dtype)
+    matrix = target.to(scores.dtype)
+    # As for class indices, the values of an accelerator are not looked at.
+    if matrix.device.type == "cpu" and not torch.compiler.is_compiling():
+        off = (matrix.sum(1) - 1).abs().max()
+        if not (float(matrix.min()) >= 0 and float(off) <= _OFF):
+            raise ValueError("probability targets must not be negative, and each row must sum to 1")
+    return matrix
 
 
 def halves(
@@ -76,7 +96,10 @@ def halves(
     if not isinstance(target, Mixed):
         return (_half(scores, target, ignore_index, weights, None),)
     mix = target.weight
-    if isinstance(mix, Tensor):
+    if not isinstance(mix, Tensor):
+        if not 0 <= mix <= 1:
+            raise ValueError(f"the weight of Mixed is the part of `first` and lies in [0, 1], got {mix}")
+    else:
         if mix.ndim and mix.shape != (len(scores),):
             raise ValueError(f"the weight of Mixed is one number or [{len(scores)}], got {tuple(mix.shape)}")
         mix = mix.to(scores)

@@ -51,7 +51,12 @@ def probabilities(  # noqa: PLR0913
     images = clamped[present]
     weights = torch.zeros(len(clamped), dtype=torch.float64)
     weights[present] = _weights(images, rule, power=power, beta=beta, mix=_progress(rule, epoch, epochs))
-    return weights / weights.sum()
+    chances = weights / weights.sum()
+    if not bool(chances.isfinite().all()):  # only the power can be too large for float64, or be NaN
+        raise ValueError(
+            f"power must be finite and moderate for counts up to {int(images.max())}, got {power}"
+        )
+    return chances
 
 
 def _weights(images: Tensor, rule: Rule, *, power: float, beta: float, mix: float) -> Tensor:

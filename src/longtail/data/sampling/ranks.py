@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, assert_never
+from typing import Literal, assert_never, get_args
 
 import torch
 from torch import Tensor
@@ -22,6 +22,8 @@ def part(order: Tensor, step: int, batch_size: int, *, rank: int = 0, world_size
         [5, 7]
     """
     _check(rank, world_size)
+    if step < 0 or batch_size < 1:
+        raise ValueError(f"part needs a step from 0 and a batch of at least 1, got {step} and {batch_size}")
     return order[step * batch_size : (step + 1) * batch_size][rank::world_size]
 
 
@@ -35,6 +37,8 @@ def share(order: Tensor, *, rank: int = 0, world_size: int = 1, remainder: Remai
     DistributedSampler does: equal lengths, a few images seen twice.
     """
     _check(rank, world_size)
+    if remainder not in get_args(Remainder):
+        raise ValueError(f'remainder is "drop", "keep" or "repeat", got {remainder!r}')
     surplus = len(order) % world_size
     match remainder:
         case "drop":
@@ -52,5 +56,7 @@ def share(order: Tensor, *, rank: int = 0, world_size: int = 1, remainder: Remai
 
 
 def _check(rank: int, world_size: int) -> None:
+    if world_size < 1:
+        raise ValueError(f"world_size must be at least 1, got {world_size}")
     if not 0 <= rank < world_size:
         raise ValueError(f"rank must lie in 0..{world_size - 1}, not {rank}")

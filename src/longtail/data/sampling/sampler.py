@@ -67,7 +67,7 @@ class Sampler(data.Sampler[int]):
         self._start = 0  # where in the global order the current pass began
         self._given = 0  # how many indices this rank has handed out since
         self._finished = False
-        share(torch.empty(0), rank=rank, world_size=world_size)  # a wrong rank is an error now, not later
+        self._share(torch.empty(0))  # a wrong rank is an error now, not later
         self.order()  # and so are wrong targets
 
     def order(self) -> torch.Tensor:
@@ -119,6 +119,8 @@ class Sampler(data.Sampler[int]):
 
     def load_state_dict(self, state: State) -> None:
         """Continue where `state` was taken: the next pass gives the rest of that epoch."""
+        if missing := sorted(State.__annotations__.keys() - state.keys()):
+            raise ValueError(f"this is no state of a sampler: it has no {', '.join(missing)}")
         here = State(
             rule=self.rule,
             seed=self.seed,
