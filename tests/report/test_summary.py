@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from longtail.report import describe
-from longtail.report.reading import read
+from longtail.report.reading import RunFiles, read
 from longtail.report.summary import Figure, entries, marks
 
 MakeRun = Callable[..., Path]
@@ -35,6 +35,25 @@ def test_other_counts_are_another_entry(make_run: MakeRun) -> None:
 def test_two_recipes_of_one_name_are_told_apart_by_their_folders(make_run: MakeRun) -> None:
     found = entries([read(make_run("wide")), read(make_run("narrow", recipe={"precision": "bf16"}))])
     assert [entry.title for entry in found] == ["GCL-A (wide)", "GCL-A (narrow)"]
+
+
+def test_two_recipes_of_one_name_are_told_apart_by_what_differs(make_run: MakeRun) -> None:
+    def titles(*changes: dict[str, object]) -> list[str]:
+        runs = []
+        for change in changes:
+            run = read(make_run(f"r{next(number)}", loss={"kind": "focal"}))
+            first, second = run.recipe["stages"]
+            recipe = {**run.recipe, "stages": [{**first, **change}, second]}
+            runs.append(RunFiles(run.path, recipe))
+        return [entry.title for entry in entries(runs)]
+
+    number = iter(range(100))
+    assert titles({}, {"mixing": None}) == ["digits.gcl, mixup", "digits.gcl, no mixing"]
+    assert titles({}, {"epochs": 9}) == ["digits.gcl, 4 + 2 epochs", "digits.gcl, 9 + 2 epochs"]
+    rule = {"sampling": {"rule": "square_root"}}
+    assert titles({}, rule) == ["digits.gcl, instance sampling", "digits.gcl, square root sampling"]
+    for change in (rule | {"epochs": 9}, {"trains": ["head"]}):  # two things, or one that is long to say
+        assert all(title.startswith("digits.gcl (r") for title in titles({}, change))
 
 
 def test_the_best_epoch_is_kept_apart_from_the_headline(make_run: MakeRun) -> None:

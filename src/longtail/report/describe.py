@@ -92,6 +92,32 @@ def stage(spec: Plain) -> list[str]:
     ]
 
 
+def told_apart(recipes: Sequence[Plain]) -> list[str] | None:
+    """What each recipe of one method has that the others have not, in a few words, where that is possible.
+
+    None where the stages differ in more than their epochs, their sampling or their mixing.
+    """
+    plans = [[stage(spec) for spec in recipe["stages"]] for recipe in recipes]
+    if len({len(plan) for plan in plans}) > 1:
+        return None
+    cells = [(s, c) for s in range(len(plans[0])) for c in range(1, 7) if len({p[s][c] for p in plans}) > 1]
+    if len({c for _, c in cells}) != 1:
+        return None
+    (row, column), found = cells[0], list[str]()
+    for plan in plans:
+        cell = plan[row][column]
+        match column:
+            case 1:
+                found.append(" + ".join(spec[1] for spec in plan) + " epochs")
+            case 3:
+                found.append(f"{cell} sampling")
+            case 4:
+                found.append("no mixing" if cell == "none" else cell.split(" (")[0])
+            case _:
+                return None
+    return found if len(set(found)) == len(found) else None
+
+
 def training(recipe: Plain) -> str:
     """The method, its network and its stages: the start of a sentence."""
     name = label((recipe["model"].get("backbone") or {}).get("name", "a network"))

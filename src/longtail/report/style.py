@@ -10,6 +10,7 @@ from dataclasses import dataclass
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
 GREY = "#8A9099"  # in place of the palette's yellow, which small marks on white cannot carry
+BAR = "#B5BDC6"  # bars that belong to no method
 SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 
