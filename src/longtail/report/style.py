@@ -14,6 +14,8 @@ BAR = "#B5BDC6"  # bars that belong to no method
 SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
 
+CLASSES = (*SERIES, "#882255", "#999933")  # ten classes of one picture: wine and olive beside the eight
+
 HEAD, TAIL = BLUE, VERMILLION
 MANY, MEDIUM, FEW = BLUE, GREEN, VERMILLION
 
@@ -108,3 +110,8 @@ def paper() -> Generator[None]:
 def series(index: int) -> tuple[str, str]:
     """Colour and marker number `index`; the pair repeats only after 64."""
     return SERIES[index % len(SERIES)], MARKERS[(index // len(SERIES) + index) % len(MARKERS)]
+
+
+def class_mark(index: int) -> tuple[str, str]:
+    """Colour and marker of a class: ten colours, because points of a t-SNE are too small to tell by shape."""
+    return CLASSES[index % len(CLASSES)], MARKERS[index % len(MARKERS)]

@@ -117,11 +117,11 @@ def confusion(request: Request) -> Drawn:
         text = f"{int(shares[r, c] + 0.5)}"
         axes[0].text(c, r, text, color=color, ha="center", va="center", fontsize=6)
     small = 7 if len(names) <= 12 else 5
-    turned = {"rotation": 55, "ha": "right", "rotation_mode": "anchor"}
     axes[0].set_title(f"{label(entries([run])[0].title, 40)}, % of each row")
-    axes[0].set_xticks(
-        range(len(names)), names, fontsize=small, **(turned if max(len(n) for n in names) > 3 else {})
-    )
+    axes[0].set_xticks(range(len(names)), names, fontsize=small)
+    if max(len(name) for name in names) > 3:
+        for text in axes[0].get_xticklabels():
+            text.set(rotation=55, ha="right", rotation_mode="anchor")
     axes[0].set_yticks(range(len(names)), names, fontsize=small)
     axes[0].set_xlabel("predicted")
     axes[0].set_ylabel("true")
@@ -132,7 +132,7 @@ def confusion(request: Request) -> Drawn:
 def calibration(request: Request) -> Drawn:
     """Accuracy over confidence in fifteen bins."""
     found = entries(request.needed("calibration"))
-    figure, axes = sheet(height=2.6, width=2.8)
+    figure, axes = sheet(height=2.5 + 0.14 * len(found), width=2.8)
     arrays: Arrays = {}
     axes[0].plot([0, 1], [0, 100], color="#5a6572", linewidth=0.9, linestyle=(0, (4, 3)))
     for i, entry in enumerate(found):
@@ -153,5 +153,5 @@ def calibration(request: Request) -> Drawn:
     axes[0].set_xlabel("confidence")
     axes[0].set_ylabel("right, %")
     axes[0].grid()
-    axes[0].legend(loc="upper left")
+    figure.legend(loc="outside upper center", ncols=1)  # no corner is free of curves for every model
     return Drawn(figure, arrays)
