@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from longtail.recipes import catalogue
 from longtail.report import describe
 from longtail.report.reading import RunFiles, read
 from longtail.report.summary import Figure, entries, marks
@@ -90,3 +91,9 @@ def test_one_plain_sentence_says_what_a_run_is(make_run: MakeRun) -> None:
         "25.0\u00a0% on few-shot classes."
     )
     assert describe.sentence(run.recipe, run.data, {}, (0,)).endswith("no evaluation has been written yet.")
+
+
+def test_a_method_outside_the_papers_tables_has_its_usual_name(make_run: MakeRun) -> None:
+    run = make_run(recipe={"name": "baselines.ldam"}, loss={"kind": "ldam"})
+    assert describe.method(read(run).recipe) == "LDAM"
+    assert set(describe.METHODS) <= set(catalogue.functions(("baselines",)))

@@ -31,10 +31,20 @@ LOSSES = {
     "nested_collaborative": "nested collaborative learning",
 }
 
+METHODS = {
+    "baselines.focal": "Focal",
+    "baselines.class_balanced": "Class-balanced",
+    "baselines.ldam": "LDAM",
+    "baselines.logit_adjusted": "Logit adjustment",
+    "baselines.balanced_softmax": "Balanced softmax",
+    "baselines.lade": "LADE",
+}
+
 
 def method(recipe: Plain) -> str:
-    """The name of a row: the paper's where the recipe has one, else what the recipe calls itself."""
-    return paper.row_of(recipe) or label(recipe.get("name", "recipe"))
+    """The name of a row: the paper's, where it has one; the usual one; else what the recipe calls itself."""
+    name = str(recipe.get("name", "recipe"))
+    return paper.row_of(recipe) or METHODS.get(name) or label(name)
 
 
 def dataset(recipe: Plain, data: Plain) -> str:
