@@ -28,6 +28,14 @@ def test_runs_that_differ_in_the_seed_alone_are_one_entry(make_run: MakeRun) -> 
     assert second.figure("top1") == Figure(50.0, None, 1)
 
 
+def test_a_folder_given_twice_is_one_run(make_run: MakeRun) -> None:
+    path = make_run("a")
+    (entry,) = entries([read(path), read(path / ".." / "a")])
+    assert entry.seeds == (0,)
+    figure = entry.figure("top1")
+    assert figure is not None and figure.spread is None
+
+
 def test_other_counts_are_another_entry(make_run: MakeRun) -> None:
     runs = [read(make_run("a")), read(make_run("b", seed=1, counts=(200, 100, 20, 6)))]
     assert len(entries(runs)) == 2

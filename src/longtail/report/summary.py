@@ -71,9 +71,9 @@ def figure(values: Sequence[Any]) -> Figure | None:
 
 
 def entries(runs: Sequence[RunFiles]) -> list[Entry]:
-    """Runs in the order given, those of one recipe up to the seed together."""
+    """Runs in the order given, those of one recipe up to the seed together. A folder given twice is one."""
     groups: dict[str, list[RunFiles]] = {}
-    for run in runs:
+    for run in {run.path.resolve(): run for run in runs}.values():
         groups.setdefault(_key(run), []).append(run)
     found = [_entry(group) for group in groups.values()]
     same: dict[tuple[str, str], list[Entry]] = {}
