@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,7 @@ def opened(path: Path, folder: Path, listener: Listener, *flags: str) -> tuple[s
         "--headless",
         "--no-sandbox",
         "--disable-gpu",
+        "--disable-quic",
         "--no-first-run",
         "--disable-background-networking",
         "--disable-component-update",
@@ -106,6 +108,33 @@ def test_the_page_opens_without_a_word_and_without_a_request(
     assert '<th scope="row">GCL-A</th>' in document and '<th scope="row">digits.gcl</th>' in document
     assert document.count("<picture") == 6  # groups, classes, curves, two confusions, calibration
     assert "<script" not in document
+
+
+def test_hostile_names_add_no_element_to_the_document(
+    make_run: MakeRun, tmp_path: Path, listener: Listener
+) -> None:
+    hostile = ['"><img src=x onerror=alert(1)>', "</style><script>alert(1)</script>", "<!--", "{{7*7}}"]
+    found: list[list[tuple[str, list[str]]]] = []
+    for folder, names in (("a", hostile), ("b", ["w", "x", "y", "z"])):
+        page.write([make_run(folder, names=names)], tmp_path / f"{folder}.html")
+        document, console = opened(
+            tmp_path / f"{folder}.html", tmp_path / f"profile-{folder}", listener, "--dump-dom"
+        )
+        assert console == []
+        found.append(elements(document))
+    assert len(found[1]) > 150 and found[0] == found[1]
+
+
+def elements(document: str) -> list[tuple[str, list[str]]]:
+    """Every element of a document with the names of its attributes."""
+    seen: list[tuple[str, list[str]]] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            seen.append((tag, [name for name, _ in attrs]))
+
+    Reader().feed(document)
+    return seen
 
 
 def test_the_test_would_notice(tmp_path: Path, listener: Listener) -> None:

@@ -107,6 +107,29 @@ def test_groups_and_gap_by_hand(make_run: MakeRun, tmp_path: Path) -> None:
     assert gaps[0].tolist() == pytest.approx([3 * h / 10 - 3 * (10 - h) / 10 for h in (9, 6, 4, 1)])
 
 
+def test_a_group_without_classes_has_no_bar(make_run: MakeRun, tmp_path: Path) -> None:
+    arrays = figure("groups", tmp_path / "a", [make_run(counts=(500, 400, 90, 50))])
+    assert np.isnan(arrays["mean"][0, 3])
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert ">medium<" in text and ">few<" not in text
+
+
+def test_few_classes_stand_under_their_names_and_many_do_not(make_run: MakeRun, tmp_path: Path) -> None:
+    for name in ("per_class", "logit_gap"):
+        figure(name, tmp_path / name, [make_run(f"{name}-few")])
+        assert ">class 3<" in (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
+        counts = [500 - i for i in range(40)]
+        figure(name, tmp_path / name, [make_run(f"{name}-many", counts=counts)])
+        text = (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
+        assert ">class 3<" not in text and "from the most to the fewest" in text
+
+
+def test_confusion_and_calibration_are_drawn_from_features_too(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run(leave_out=("predictions.safetensors",))
+    assert figure("confusion", tmp_path / "a", [run])["matrix"].sum() == 40
+    assert "share_0" in figure("calibration", tmp_path / "b", [run])
+
+
 def test_curves_place_the_second_stage_after_the_first(make_run: MakeRun, tmp_path: Path) -> None:
     arrays = figure("curves", tmp_path / "a", [make_run()])
     assert arrays["top1_x_0_0"].tolist() == [2, 4, 5, 6]
@@ -137,7 +160,7 @@ def test_what_is_missing_is_said_in_one_line(make_run: MakeRun, tmp_path: Path) 
     for name, message in {
         "tsne": "longtail features",
         "distortion": "longtail features",
-        "confusion": "no predictions.safetensors",
+        "confusion": "has no predictions; write them with: longtail features",
         "calibration": "none of these runs",
         "logit_gap": "neither predictions nor features",
         "nonsense": "there is no figure nonsense; there are: distortion",

@@ -84,3 +84,13 @@ def test_missing_tensors_are_named(make_run: MakeRun) -> None:
 
 def test_names_that_do_not_fit_the_counts_become_numbers(make_run: MakeRun) -> None:
     assert read(make_run(names=["a", "b"])).names == ["0", "1", "2", "3"]
+
+
+def test_predictions_of_the_features_stand_in_for_missing_ones_of_the_same_images(make_run: MakeRun) -> None:
+    missing = ("predictions.safetensors",)
+    run = read(make_run("a", leave_out=missing))
+    assert run.predictions is not None and run.features is not None
+    assert np.array_equal(run.predictions["labels"], run.features["test_labels"])
+    assert np.array_equal(run.predictions["logits"], run.features["test_scores"])
+    other = read(make_run("b", leave_out=missing, recipe={"evaluation": {"split": "held_out"}}))
+    assert other.predictions is None  # features are of the test images: other images, other numbers

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from longtail.recipes import catalogue
 from longtail.report import describe
-from longtail.report.reading import read
+from longtail.report.reading import RunFiles, read
 from longtail.report.summary import Figure, entries, marks
 
 MakeRun = Callable[..., Path]
@@ -27,6 +28,14 @@ def test_runs_that_differ_in_the_seed_alone_are_one_entry(make_run: MakeRun) -> 
     assert second.figure("top1") == Figure(50.0, None, 1)
 
 
+def test_a_folder_given_twice_is_one_run(make_run: MakeRun) -> None:
+    path = make_run("a")
+    (entry,) = entries([read(path), read(path / ".." / "a")])
+    assert entry.seeds == (0,)
+    figure = entry.figure("top1")
+    assert figure is not None and figure.spread is None
+
+
 def test_other_counts_are_another_entry(make_run: MakeRun) -> None:
     runs = [read(make_run("a")), read(make_run("b", seed=1, counts=(200, 100, 20, 6)))]
     assert len(entries(runs)) == 2
@@ -35,6 +44,25 @@ def test_other_counts_are_another_entry(make_run: MakeRun) -> None:
 def test_two_recipes_of_one_name_are_told_apart_by_their_folders(make_run: MakeRun) -> None:
     found = entries([read(make_run("wide")), read(make_run("narrow", recipe={"precision": "bf16"}))])
     assert [entry.title for entry in found] == ["GCL-A (wide)", "GCL-A (narrow)"]
+
+
+def test_two_recipes_of_one_name_are_told_apart_by_what_differs(make_run: MakeRun) -> None:
+    def titles(*changes: dict[str, object]) -> list[str]:
+        runs = []
+        for change in changes:
+            run = read(make_run(f"r{next(number)}", loss={"kind": "focal"}))
+            first, second = run.recipe["stages"]
+            recipe = {**run.recipe, "stages": [{**first, **change}, second]}
+            runs.append(RunFiles(run.path, recipe))
+        return [entry.title for entry in entries(runs)]
+
+    number = iter(range(100))
+    assert titles({}, {"mixing": None}) == ["digits.gcl, mixup", "digits.gcl, no mixing"]
+    assert titles({}, {"epochs": 9}) == ["digits.gcl, 4 + 2 epochs", "digits.gcl, 9 + 2 epochs"]
+    rule = {"sampling": {"rule": "square_root"}}
+    assert titles({}, rule) == ["digits.gcl, instance sampling", "digits.gcl, square root sampling"]
+    for change in (rule | {"epochs": 9}, {"trains": ["head"]}):  # two things, or one that is long to say
+        assert all(title.startswith("digits.gcl (r") for title in titles({}, change))
 
 
 def test_the_best_epoch_is_kept_apart_from_the_headline(make_run: MakeRun) -> None:
@@ -71,3 +99,9 @@ def test_one_plain_sentence_says_what_a_run_is(make_run: MakeRun) -> None:
         "25.0\u00a0% on few-shot classes."
     )
     assert describe.sentence(run.recipe, run.data, {}, (0,)).endswith("no evaluation has been written yet.")
+
+
+def test_a_method_outside_the_papers_tables_has_its_usual_name(make_run: MakeRun) -> None:
+    run = make_run(recipe={"name": "baselines.ldam"}, loss={"kind": "ldam"})
+    assert describe.method(read(run).recipe) == "LDAM"
+    assert set(describe.METHODS) <= set(catalogue.functions(("baselines",)))

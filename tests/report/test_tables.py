@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,8 +58,26 @@ def test_latex_is_a_booktabs_table(make_run: MakeRun) -> None:
     ):
         assert part in text
     rows = [line for line in text.splitlines() if line.endswith(r"\\") and "&" in line]
-    assert [line.count("&") for line in rows] == [6, 6, 6]
+    assert [line.count("&") for line in rows] == [4, 4, 4]  # no figure of the paper applies: no such column
     assert text.isascii()
+
+
+def test_latex_has_balanced_braces_environments_and_rows(make_run: MakeRun) -> None:
+    paper = {"nominal_ratio": 100.0, "ratio": 100.0}
+    runs = [
+        make_run("a", recipe=CIFAR, data=paper),
+        make_run("b", loss={"kind": "focal"}, recipe={"name": "50% & $x_1$\\ {#~^}"}),
+        make_run("c", counts=(300, 200, 150, 120)),
+    ]
+    text = table(runs, "latex")
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
+    bare = re.sub(r"\\[{}]", "", text)
+    assert bare.count("{") == bare.count("}")
+    assert re.sub(r"\\\$", "", text).count("$") % 2 == 0
+    columns = len(re.search(r"\{(lr+)\}", text)[1])
+    rows = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+    assert len(rows) == 4 and all(len(re.findall(r"(?<!\\)&", line)) == columns - 1 for line in rows)
+    assert columns == 7 and "82.72 & $-$32.72" in text and text.count("multicolumn{7}") == 3
 
 
 def test_csv_holds_plain_numbers(make_run: MakeRun) -> None:

@@ -37,10 +37,20 @@ LOSSES = {
     "routing": "routers",
 }
 
+METHODS = {
+    "baselines.focal": "Focal",
+    "baselines.class_balanced": "Class-balanced",
+    "baselines.ldam": "LDAM",
+    "baselines.logit_adjusted": "Logit adjustment",
+    "baselines.balanced_softmax": "Balanced softmax",
+    "baselines.lade": "LADE",
+}
+
 
 def method(recipe: Plain) -> str:
-    """The name of a row: the paper's where the recipe has one, else what the recipe calls itself."""
-    row = paper.row_of(recipe) or label(recipe.get("name", "recipe"))
+    """The name of a row: the paper's, where it has one; the usual one; else what the recipe calls itself."""
+    name = str(recipe.get("name", "recipe"))
+    row = paper.row_of(recipe) or METHODS.get(name) or label(name)
     losses = [(stage.get("loss") or {}).get("kind") for stage in recipe["stages"]]
     return f"{row} (reconstruction)" if "remembered" in losses else row
 
@@ -98,6 +108,32 @@ def stage(spec: Plain) -> list[str]:
         f"{trains or 'nothing'}, head {label(spec.get('head', 'kept'))}, BatchNorm {normalisation}",
         ", ".join([*details, label(schedule.get("kind", "constant")) + " schedule"]),
     ]
+
+
+def told_apart(recipes: Sequence[Plain]) -> list[str] | None:
+    """What each recipe of one method has that the others have not, in a few words, where that is possible.
+
+    None where the stages differ in more than their epochs, their sampling or their mixing.
+    """
+    plans = [[stage(spec) for spec in recipe["stages"]] for recipe in recipes]
+    if len({len(plan) for plan in plans}) > 1:
+        return None
+    cells = [(s, c) for s in range(len(plans[0])) for c in range(1, 7) if len({p[s][c] for p in plans}) > 1]
+    if len({c for _, c in cells}) != 1:
+        return None
+    (row, column), found = cells[0], list[str]()
+    for plan in plans:
+        cell = plan[row][column]
+        match column:
+            case 1:
+                found.append(" + ".join(spec[1] for spec in plan) + " epochs")
+            case 3:
+                found.append(f"{cell} sampling")
+            case 4:
+                found.append("no mixing" if cell == "none" else cell.split(" (")[0])
+            case _:
+                return None
+    return found if len(set(found)) == len(found) else None
 
 
 def training(recipe: Plain) -> str:

@@ -101,8 +101,8 @@ def over_time(entries: Sequence[Entry]) -> Picture | None:
         for number, run in enumerate(entry.runs):
             place = epochs(run)
             faint, title = number > 0, "" if len(shown) == 1 else entry.title
-            x, y = column(run.steps, place, "loss")
-            loss.append(curves.Line(title, *measures.thin(x, y), color, faint))
+            for part, (x, y) in enumerate(losses(run)):
+                loss.append(curves.Line("" if part else title, x, y, color, faint))
             wanted = ("top1", "many", "medium", "few") if len(shown) == 1 else ("top1",)
             for metric in wanted:
                 x, y = column(run.evals, place, metric)
@@ -150,17 +150,14 @@ def confusions(run: RunFiles) -> tuple[Picture, bool] | None:
 
 def calibrated(entries: Sequence[Entry]) -> Picture | None:
     """The reliability diagram of the first run of each entry that kept its predictions."""
-    shown = [e for e in entries[:MOST] if e.runs[0].predictions is not None]
-    if not shown:
+    known = [(i, e, p) for i, e in enumerate(entries[:MOST]) if (p := e.runs[0].predictions) is not None]
+    if not known:
         return None
-    found = [
-        measures.reliability(p["logits"], p["labels"])
-        for e in shown
-        if (p := e.runs[0].predictions) is not None
-    ]
+    colors, shown = [i for i, _, _ in known], [e for _, e, _ in known]
+    found = [measures.reliability(p["logits"], p["labels"]) for _, _, p in known]
     errors = ", ".join(f"{e.title} {float(f['ece']):.3f}" for e, f in zip(shown, found))
     alt = f"Reliability diagram with {len(found[0]['share'])} bins. Expected calibration error: {errors}."
-    return picture(partial(calibration.draw, found, [entry.title for entry in shown]), alt)
+    return picture(partial(calibration.draw, found, [entry.title for entry in shown], colors), alt)
 
 
 def mean_accuracy(entry: Entry) -> measures.Array:
@@ -197,6 +194,17 @@ def epochs(run: RunFiles) -> Callable[[Row], float]:
 def column(rows: Sequence[Row], place: Callable[[Row], float], key: str) -> tuple[Any, Any]:
     known = [row for row in rows if row.get(key) is not None]
     return np.array([place(row) for row in known]), np.array([float(row[key]) for row in known])
+
+
+def losses(run: RunFiles) -> list[tuple[Any, Any]]:
+    """The training loss of each stage over the epochs: two losses have no line between them."""
+    place = epochs(run)
+    numbers = sorted({int(row.get("stage", 0)) for row in run.steps})
+    parts = [[row for row in run.steps if int(row.get("stage", 0)) == number] for number in numbers]
+    whole = max(len(run.steps), 1)
+    return [
+        measures.thin(*column(part, place, "loss"), most=max(160 * len(part) // whole, 12)) for part in parts
+    ]
 
 
 def _last(entry: Entry, metric: str) -> float | None:

@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors import SafetensorError, safe_open
 
 from longtail.errors import UsageError
 from longtail.run import canonical, fsio
@@ -60,8 +59,14 @@ class RunFiles:
 
     @cached_property
     def predictions(self) -> Mapping[str, Array] | None:
-        """`logits` [N, C], float16 as written, and `labels` [N]."""
-        return self._tensors("predictions.safetensors", ("logits", "labels"))
+        """`logits` [N, C], float16 as written, and `labels` [N]; those of the features where a run of a
+        repository has none, as long as both are of the same images."""
+        found = self._tensors("predictions.safetensors", ("logits", "labels"))
+        if found is None and (self.recipe.get("evaluation") or {}).get("split", "test") == "test":
+            kept = self._tensors("features.safetensors", ("test_labels",), ("test_scores",))
+            if kept is not None and "test_scores" in kept:
+                return {"logits": kept["test_scores"], "labels": kept["test_labels"]}
+        return found
 
     @cached_property
     def samples(self) -> Mapping[str, Array] | None:
@@ -72,7 +77,7 @@ class RunFiles:
     def features(self) -> Mapping[str, Array] | None:
         """`{train,test}_{features,labels,scores}`, as `longtail features RUN` writes them."""
         wanted = tuple(f"{split}_{part}" for split in ("train", "test") for part in ("features", "labels"))
-        found = self._tensors("features.safetensors", wanted)
+        found = self._tensors("features.safetensors", wanted, ("train_scores", "test_scores"))
         if found is None:
             return None
         return {k: v.astype(np.int64 if k.endswith("labels") else np.float64) for k, v in found.items()}
@@ -128,12 +133,16 @@ class RunFiles:
         lines = fsio.read_bytes(path, limit=LARGEST_LOG, error=UsageError).split(b"\n")
         return [_decoded(line, path) for line in lines if line.strip()]
 
-    def _tensors(self, name: str, wanted: tuple[str, ...]) -> Mapping[str, Array] | None:
+    def _tensors(
+        self, name: str, wanted: tuple[str, ...], optional: tuple[str, ...] = ()
+    ) -> Mapping[str, Array] | None:
         path = self.path / name
         if not path.is_file():
             return None
         try:
-            found = load_file(str(path))
+            with safe_open(path, "np") as file:
+                known = set(file.keys())
+                found = {key: file.get_tensor(key) for key in (*wanted, *optional) if key in known}
         except (SafetensorError, OSError, ValueError) as error:
             raise UsageError(f"cannot read {shown(path)}: {error}; write it again or remove it") from error
         missing = [key for key in wanted if key not in found]

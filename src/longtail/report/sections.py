@@ -60,6 +60,7 @@ def _block(number: int, entries: Sequence[Entry], thrift: Thrift) -> dict[str, A
         "dataset": label(entries[0].dataset, 80),
         "size": _size(entries[0].runs[0]),
         "sentences": [_sentence(entry, len(entries) > 1) for entry in entries],
+        "several": any(len(entry.runs) > 1 for entry in entries),
         "tiles": _tiles(entries[0]) if len(entries) == 1 else [],
         "table": _table(entries, COLUMNS),
         "further": _table(entries, EXTRA),

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
 GREY = "#8A9099"  # in place of the palette's yellow, which small marks on white cannot carry
+BAR = "#B5BDC6"  # bars that belong to no method
 SERIES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY)
 MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*")
+
+CLASSES = (*SERIES, "#882255", "#999933")  # ten classes of one picture: wine and olive beside the eight
 
 HEAD, TAIL = BLUE, VERMILLION
 MANY, MEDIUM, FEW = BLUE, GREEN, VERMILLION
@@ -107,3 +110,8 @@ def paper() -> Generator[None]:
 def series(index: int) -> tuple[str, str]:
     """Colour and marker number `index`; the pair repeats only after 64."""
     return SERIES[index % len(SERIES)], MARKERS[(index // len(SERIES) + index) % len(MARKERS)]
+
+
+def class_mark(index: int) -> tuple[str, str]:
+    """Colour and marker of a class: ten colours, because points of a t-SNE are too small to tell by shape."""
+    return CLASSES[index % len(CLASSES)], MARKERS[index % len(MARKERS)]

@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from longtail.recipes import paper
@@ -71,13 +71,16 @@ def figure(values: Sequence[Any]) -> Figure | None:
 
 
 def entries(runs: Sequence[RunFiles]) -> list[Entry]:
-    """Runs in the order given, those of one recipe up to the seed together."""
+    """Runs in the order given, those of one recipe up to the seed together. A folder given twice is one."""
     groups: dict[str, list[RunFiles]] = {}
-    for run in runs:
+    for run in {run.path.resolve(): run for run in runs}.values():
         groups.setdefault(_key(run), []).append(run)
     found = [_entry(group) for group in groups.values()]
-    named = [(entry.title, entry.dataset) for entry in found]
-    return [e if named.count((e.title, e.dataset)) == 1 else _told_apart(e) for e in found]
+    same: dict[tuple[str, str], list[Entry]] = {}
+    for entry in found:
+        same.setdefault((entry.title, entry.dataset), []).append(entry)
+    titles = {id(e): title for group in same.values() for e, title in zip(group, _told_apart(group))}
+    return [replace(entry, title=titles[id(entry)]) for entry in found]
 
 
 def marks(figures: Sequence[Figure | None], *, lower: bool = False, digits: int = 2) -> list[str]:
@@ -100,10 +103,14 @@ def _entry(runs: Sequence[RunFiles]) -> Entry:
     return Entry(title, dataset, tuple(runs), paper.published(first.recipe))
 
 
-def _told_apart(entry: Entry) -> Entry:
-    """Two recipes with one name: the folder says which is which."""
-    title = f"{entry.title} ({label(entry.runs[0].path.name, 40)})"
-    return Entry(title, entry.dataset, entry.runs, entry.published)
+def _told_apart(group: Sequence[Entry]) -> list[str]:
+    """Titles of recipes with one name: with what differs where that is short to say, else with the folder."""
+    if len(group) == 1:
+        return [group[0].title]
+    words = describe.told_apart([entry.runs[0].recipe for entry in group])
+    if words is not None:
+        return [f"{entry.title}, {word}" for entry, word in zip(group, words)]
+    return [f"{entry.title} ({label(entry.runs[0].path.name, 40)})" for entry in group]
 
 
 def _key(run: RunFiles) -> str:

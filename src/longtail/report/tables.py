@@ -93,21 +93,27 @@ def markdown(found: Sequence[Row]) -> str:
 
 
 def latex(found: Sequence[Row]) -> str:
-    """A tabular for the booktabs package, with a rule between data sets."""
+    """A tabular for the booktabs package, with a rule between data sets; empty columns are left out."""
     head = ["Method", *(title for _, title in METRICS), "Paper", "$\\Delta$"]
-    lines = ["% \\usepackage{booktabs}", "\\begin{tabular}{l" + "r" * (len(head) - 1) + "}", "\\toprule"]
-    lines += [" & ".join(head) + r" \\"]
+    body = [[latex_text(row.entry.title), *_latex_figures(row)] for row in found]
+    kept = [i for i in range(len(head)) if i == 0 or any(cells[i] != "--" for cells in body)]
+    lines = ["% \\usepackage{booktabs}", "\\begin{tabular}{l" + "r" * (len(kept) - 1) + "}", "\\toprule"]
+    lines += [" & ".join(head[i] for i in kept) + r" \\"]
     dataset = None
-    for row in found:
+    for row, cells in zip(found, body):
         if row.entry.dataset != dataset:
             dataset = row.entry.dataset
-            title = rf"\multicolumn{{{len(head)}}}{{l}}{{\emph{{{latex_text(dataset)}}}}} \\"
+            title = rf"\multicolumn{{{len(kept)}}}{{l}}{{\emph{{{latex_text(dataset)}}}}} \\"
             lines += ["\\midrule", title]
-        cells = [_marked(f, m, r"\textbf{{{}}}", r"\underline{{{}}}") for f, m in zip(row.figures, row.marks)]
-        cells = [cell.replace("±", r"$\pm$").replace("–", "--") for cell in (*cells, *_paper(row))]
-        signed = cells[-1].replace("−", "$-$").replace("+", "$+$")
-        lines.append(" & ".join([latex_text(row.entry.title), *cells[:-1], signed]) + r" \\")
+        lines.append(" & ".join(cells[i] for i in kept) + r" \\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+
+
+def _latex_figures(row: Row) -> list[str]:
+    cells = [_marked(f, m, r"\textbf{{{}}}", r"\underline{{{}}}") for f, m in zip(row.figures, row.marks)]
+    paper, difference = _paper(row)
+    signed = difference.replace("−", "$-$").replace("+", "$+$")
+    return [cell.replace("±", r"$\pm$").replace("–", "--") for cell in (*cells, paper, signed)]
 
 
 def comma_separated(found: Sequence[Row]) -> str:

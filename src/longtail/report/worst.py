@@ -65,7 +65,7 @@ def _confusions(run: RunFiles, labels: measures.Array, guesses: measures.Array, 
     said[c] = 0
     order = np.argsort(-said, kind="stable")[:3]
     return [
-        f"{label(run.names[int(k)], 30)} {100 * int(said[k]) / total:.0f}\u00a0%" for k in order if said[k]
+        f"{label(run.names[int(k)], 30)} ({100 * int(said[k]) / total:.0f}\u00a0%)" for k in order if said[k]
     ]
 
 

@@ -11,28 +11,36 @@ from longtail.report.svg import Drawing
 
 
 def draw(
-    found: Sequence[Mapping[str, Array]], titles: Sequence[str], theme: Theme, *, compact: bool
+    found: Sequence[Mapping[str, Array]],
+    titles: Sequence[str],
+    colors: Sequence[int],
+    theme: Theme,
+    *,
+    compact: bool,
 ) -> Drawing:
-    """Accuracy over confidence against the diagonal; below, the share of the images in each bin."""
+    """Accuracy over confidence against the diagonal; below, the share of the images in each bin.
+
+    `colors`: places in the series, the same as in the other charts, where every entry has one.
+    """
     width, tall = (360.0, 270.0) if compact else (460.0, 330.0)
     names = (
-        [(t, theme.series[i % len(theme.series)]) for i, t in enumerate(titles)] if len(titles) > 1 else []
+        [(t, theme.series[i % len(theme.series)]) for i, t in zip(colors, titles)] if len(titles) > 1 else []
     )
     room = legend_height(names, width)
     drawing = Drawing(width, room + 36 + tall + 34 + 70 + 38)
     legend(drawing, theme, names, 0, 0)
-    upper = Frame(44, room + 36, width - 46, tall)
-    lower = Frame(44, upper.bottom + 34, width - 46, 70, (0, 1), (0, 50))
+    upper = Frame(44, room + 36, width - 56, tall)
     upper.head(drawing, theme, "right, %")
     upper.grid(drawing, theme, (0, 25, 50, 75, 100))
-    drawing.line(upper.at(0, 0), upper.at(1, 100), theme.muted, 1.2, dash="4 4")
+    highest = max(100 * float(f["share"].max()) for f in found)
+    lower = Frame(44, upper.bottom + 34, upper.width, 70, (0, 1), (0, highest))
     lower.head(drawing, theme, "share of the images, %")
-    shares = [100 * f["share"] for f in found]
-    lower = Frame(44, lower.top, lower.width, 70, (0, 1), (0, max(float(s.max()) for s in shares)))
     lower.grid(drawing, theme, [0, round(lower.y[1])])
     lower.foot(drawing, theme, (0, 0.25, 0.5, 0.75, 1), "confidence of the prediction")
-    for index, bins in enumerate(found):
+    for index, bins in zip(colors, found):
         _entry(drawing, theme, bins, (upper, lower), theme.series[index % len(theme.series)], len(found) == 1)
+    # Last, so that no bar hides it.
+    drawing.line(upper.at(0, 0), upper.at(1, 100), theme.ink, 1.2, dash="4 4")
     return drawing
 
 

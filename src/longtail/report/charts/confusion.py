@@ -12,6 +12,7 @@ from longtail.report.style import Theme
 from longtail.report.svg import Drawing
 
 LEVELS = 12  # steps of colour: each is one path
+UPRIGHT = 3  # letters that need not be turned to stand below a column
 WRITTEN = 12  # up to so many rows, the values stand in the cells
 
 
@@ -65,5 +66,9 @@ def _names(drawing: Drawing, theme: Theme, names: Sequence[str], place: tuple[fl
     for i, name in enumerate(names):
         middle = (i + 0.5) * cell
         drawing.text((left - 6, top + middle + 4), name, theme.muted, size=size, anchor="end", limit=15)
-        below = (left + middle + 4, top + cell * len(names) + 10)
-        drawing.text(below, name, theme.muted, size=size, anchor="end", turn=-60, limit=15)
+        if max(len(name) for name in names) <= UPRIGHT:
+            below = (left + middle, top + cell * len(names) + 14)
+            drawing.text(below, name, theme.muted, size=size, anchor="middle")
+        else:
+            below = (left + middle + 4, top + cell * len(names) + 10)
+            drawing.text(below, name, theme.muted, size=size, anchor="end", turn=-60, limit=15)

@@ -10,6 +10,9 @@ from longtail.report.measures import Array
 from longtail.report.style import Theme
 from longtail.report.svg import Drawing
 
+LEFT, RIGHT, TOP = 44.0, 12.0, 58.0  # room for the values, for half of the last one, for title and stages
+LETTER = 5.9  # pixels of a small letter, about
+
 
 @dataclass(frozen=True)
 class Line:
@@ -42,17 +45,18 @@ def draw(
     """Panels side by side, or one below the other on a phone. `edges`: where a stage begins, and its name."""
     width, height = (360.0, 170.0) if compact else (960.0, 250.0)
     across = 1 if compact else len(panels)
-    each = (width - 44 * across - 24 * (across - 1)) / across
+    share = (width - 24 * (across - 1)) / across
+    each = share - LEFT - RIGHT
     keys = [_key(panel, theme) for panel in panels]
-    room = max(legend_height(key, each + 34) for key in keys) if keys else 0.0
-    block = 42 + height + 42 + room
+    room = max(legend_height(key, share) for key in keys) if keys else 0.0
+    block = TOP + height + 42 + room
     drawing = Drawing(width, block * (len(panels) if compact else 1))
     for number, panel in enumerate(panels):
-        left = 44.0 if compact else 44 + number * (each + 68)
-        top = 42 + (block * number if compact else 0)
+        left = LEFT if compact else LEFT + number * (share + 24)
+        top = TOP + (block * number if compact else 0)
         frame = Frame(left, top, each, height, (0, max(epochs, 1)), (0, panel.high))
         _panel(drawing, theme, panel, frame, edges)
-        legend(drawing, theme, keys[number], left - 34, frame.bottom + 46, frame.right)
+        legend(drawing, theme, keys[number], left - 34, frame.bottom + 46, frame.right + RIGHT)
     return drawing
 
 
@@ -63,16 +67,10 @@ def _key(panel: Panel, theme: Theme) -> list[tuple[str, str]]:
 def _panel(
     drawing: Drawing, theme: Theme, panel: Panel, frame: Frame, edges: Sequence[tuple[float, str]]
 ) -> None:
-    frame.head(drawing, theme, panel.title)
+    frame.head(drawing, theme, panel.title, lift=30)
     frame.grid(drawing, theme, ticks(0, panel.high))
     frame.foot(drawing, theme, ticks(0, frame.x[1]), "epoch")
-    for place, name in edges:
-        x, _ = frame.at(place, 0)
-        if place > 0:
-            drawing.line((x, frame.top), (x, frame.bottom), theme.muted, 1, dash="3 3")
-        is_late = place > 0.7 * frame.x[1]
-        at = (x - 5, frame.top + 11) if is_late else (x + 5, frame.top + 11)
-        drawing.text(at, name, theme.muted, size=SMALL, anchor="end" if is_late else "start", limit=24)
+    _stages(drawing, theme, frame, edges)
     for line in panel.lines:
         points = [frame.at(float(x), float(y)) for x, y in zip(line.x, line.y) if y == y]
         drawing.polyline(
@@ -80,6 +78,23 @@ def _panel(
         )
         if len(points) == 1:
             drawing.circle(points[0], 3, _color(theme, line.color))
+
+
+def _stages(drawing: Drawing, theme: Theme, frame: Frame, edges: Sequence[tuple[float, str]]) -> None:
+    """A dashed line where a stage begins; its name above the frame, where no curve runs through it."""
+    taken = frame.left
+    for place, name in edges:
+        x, _ = frame.at(place, 0)
+        if place > 0:
+            drawing.line((x, frame.top - 16), (x, frame.bottom), theme.muted, 1, dash="3 3")
+        wide = LETTER * len(name)
+        fits = x + 4 + wide <= frame.right + RIGHT
+        start = x + 4 if fits else x - 4 - wide
+        if start < taken:
+            continue
+        at = (start, frame.top - 7) if fits else (x - 4, frame.top - 7)
+        drawing.text(at, name, theme.muted, size=SMALL, anchor="start" if fits else "end", limit=24)
+        taken = start + wide
 
 
 def _color(theme: Theme, name: int | str) -> str:

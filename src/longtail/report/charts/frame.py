@@ -56,9 +56,9 @@ class Frame:
             middle = (self.left + self.right) / 2
             drawing.text((middle, self.bottom + 34), title, theme.muted, size=SMALL, anchor="middle")
 
-    def head(self, drawing: Drawing, theme: Theme, title: str) -> None:
+    def head(self, drawing: Drawing, theme: Theme, title: str, lift: float = 12) -> None:
         """What the values at the left are, above them."""
-        drawing.text((self.left - 32, self.top - 12), title, theme.ink, size=TEXT, weight="600", limit=80)
+        drawing.text((self.left - 32, self.top - lift), title, theme.ink, size=TEXT, weight="600", limit=80)
 
 
 def ticks(low: float, high: float, number: int = 5) -> list[float]:

@@ -10,6 +10,7 @@ from longtail.report.measures import GROUPS, Array, trend
 from longtail.report.style import Theme
 from longtail.report.svg import Drawing
 
+UPRIGHT = 3  # letters of a name that need not be turned
 NAMED = 20  # up to so many classes, their names stand below
 
 
@@ -120,5 +121,9 @@ def _name_room(bars: Bars) -> float:
 def _names(drawing: Drawing, theme: Theme, bars: Bars, frame: Frame) -> None:
     for i, name in enumerate(bars.names):
         x, _ = frame.at(i + 0.5, 0)
+        if max(len(name) for name in bars.names) <= UPRIGHT:
+            below = (x, frame.bottom + 16)
+            drawing.text(below, name, theme.muted, size=TEXT - 0.5, anchor="middle")
+            continue
         at = (x + 4, frame.bottom + 14)
         drawing.text(at, name, theme.muted, size=TEXT - 0.5, anchor="end", turn=-50, limit=14)

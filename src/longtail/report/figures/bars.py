@@ -7,7 +7,7 @@ import numpy as np
 from longtail.errors import UsageError
 from longtail.recipe import CloudName, Rule
 from longtail.report import measures
-from longtail.report.figures.canvas import Arrays, Drawn, Request, sheet
+from longtail.report.figures.canvas import Arrays, Drawn, Request, classes, sheet
 from longtail.report.reading import RunFiles
 from longtail.report.style import series
 from longtail.report.summary import entries
@@ -84,22 +84,24 @@ def groups(request: Request) -> Drawn:
     std = np.array([[f.spread if f and f.spread is not None else np.nan for f in row] for row in figures])
     figure, axes = sheet(height=2.2)
     width = 0.8 / len(found)
+    shown_ = np.flatnonzero(~np.isnan(mean).all(axis=0))  # CIFAR-10-LT has no class with few images
     for i, entry in enumerate(found):
         color, _ = series(i)
-        place = np.arange(len(metrics)) + (i - (len(found) - 1) / 2) * width
-        error = None if np.isnan(std[i]).all() else np.nan_to_num(std[i])
-        name, high = label(entry.title, 30), np.nan_to_num(mean[i])
+        place = np.arange(len(shown_)) + (i - (len(found) - 1) / 2) * width
+        error = None if np.isnan(std[i]).all() else np.nan_to_num(std[i, shown_])
+        name, high = label(entry.title, 30), np.nan_to_num(mean[i, shown_])
         axes[0].bar(
             place, high, width * 0.92, yerr=error, color=color, label=name, error_kw={"elinewidth": 0.8}
         )
         if len(found) <= 4:
-            for x, value, over in zip(place, mean[i], np.nan_to_num(std[i])):
+            for x, value, over in zip(place, mean[i, shown_], np.nan_to_num(std[i, shown_])):
                 if value == value:
                     text = f"{value:.0f}"
                     axes[0].text(x, value + over + 1.2, text, ha="center", fontsize=6)
-    axes[0].set_xticks(range(len(metrics)), ["all", *measures.GROUPS])
+    axes[0].set_xticks(range(len(shown_)), [("all", *measures.GROUPS)[k] for k in shown_])
     axes[0].set_ylabel("accuracy, %")
-    axes[0].set_ylim(0, 100)
+    axes[0].set_ylim(0, 108)  # room for the number above a full bar
+    axes[0].set_yticks(range(0, 101, 20))
     axes[0].grid(axis="y")
     axes[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1, handlelength=1)
     return Drawn(figure, {"mean": mean, "std": std})
@@ -122,7 +124,7 @@ def logit_gap(request: Request) -> Drawn:
         if len(values) > 30:
             axes[0].plot(np.arange(len(values)), values, ".", color=color, markersize=2, alpha=0.4)
     axes[0].axhline(0, color="#3d454e", linewidth=0.8)
-    axes[0].set_xlabel("classes, from the most to the fewest images")
+    classes(axes[0], [found[0].runs[0].names[int(c)] for c in sorted_["order"]])
     axes[0].set_ylabel("mean logit gap")
     axes[0].grid(axis="y")
     axes[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from longtail.errors import UsageError
 from longtail.report.reading import RunFiles
 from longtail.report.style import COLUMN, PAGE
+from longtail.report.text import label
 from longtail.run import fsio
 
 if TYPE_CHECKING:
@@ -79,6 +80,18 @@ def sheet(
     figure = Figure(figsize=(width or (COLUMN if columns <= 2 else PAGE), height))
     axes = figure.subplots(rows, columns, squeeze=False, **options)
     return figure, list(axes.flat)
+
+
+def classes(axis: Axes, names: Sequence[str], most: int = 20) -> None:
+    """The axis of classes in the order of their images: their names where there is room for them."""
+    if len(names) > most:
+        axis.set_xlabel("classes, from the most to the fewest images")
+        return
+    texts = [label(name, 12) for name in names]
+    if max(len(text) for text in texts) <= 3:
+        axis.set_xticks(range(len(texts)), texts)
+    else:
+        axis.set_xticks(range(len(texts)), texts, rotation=45, ha="right", rotation_mode="anchor")
 
 
 def save(drawn: Drawn, prefix: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from longtail.report import describe
 from longtail.report.figures import embedding
 from longtail.report.figures.canvas import Array, Arrays, Drawn, Request, sheet
 from longtail.report.reading import RunFiles
-from longtail.report.style import BLACK, COLUMN, HEAD, PAGE, TAIL, series
+from longtail.report.style import BLACK, COLUMN, HEAD, PAGE, TAIL, class_mark, series
 from longtail.report.text import label
 from longtail.run.escape import shown
 
@@ -147,7 +147,7 @@ def _classes(
     raster, size = len(points) > RASTER, 1.5 if len(points) > 600 else 2.4
     if len(counts) <= 16:
         for c in range(len(counts)):
-            color, marker = series(c)
+            color, marker = class_mark(c)
             own = points[labels == c]
             axis.plot(
                 own[:, 0], own[:, 1], marker, color=color, markersize=size, linestyle="", rasterized=raster,

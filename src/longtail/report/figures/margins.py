@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from longtail.report.figures import geometry
 from longtail.report.figures.canvas import Arrays, Drawn, Request, sheet
-from longtail.report.style import BLACK, HEAD, ORANGE, PURPLE, TAIL
+from longtail.report.style import BLACK, HEAD, PURPLE, TAIL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,10 +44,10 @@ def _plane(axis: Axes, theta: NDArray[Any], rows: NDArray[Any]) -> None:
         for low, high, alpha in ((rows[1], rows[0], 0.42), (rows[2], rows[1], 0.2)):
             a, b = _filled(np.stack([low, high]), theta)
             axis.fill_between(theta, b, a, color=PURPLE, alpha=alpha, linewidth=0)
-        axis.plot(theta, rows[1], color=BLACK, linewidth=1.1)
+        axis.plot(theta, _closed(rows[1], theta), color=BLACK, linewidth=1.1)
     else:
         for row in rows:
-            axis.plot(theta, row, color=BLACK, linewidth=1.1)
+            axis.plot(theta, _closed(row, theta), color=BLACK, linewidth=1.1)
     if len(rows) > 1:
         axis.plot(theta, theta, color=BLACK, linewidth=0.7, linestyle=(0, (3, 3)))
     axis.text(0.13 * np.pi, 0.8 * np.pi, "head", color=HEAD, fontsize=8, fontweight="bold")
@@ -64,6 +64,14 @@ def _filled(rows: NDArray[Any], theta: NDArray[Any]) -> tuple[NDArray[Any], NDAr
     middle = np.pi / 2
     known = [np.where(np.isnan(row), np.where(theta < middle, 0.0, np.pi), row) for row in rows]
     return np.max(known, axis=0), np.min(known, axis=0)
+
+
+def _closed(row: NDArray[Any], theta: NDArray[Any]) -> NDArray[Any]:
+    """A boundary that leaves the plane, drawn to the edge: between two grid points it is steepest."""
+    gone = np.isnan(row)
+    beside = gone & (np.roll(~gone, 1) | np.roll(~gone, -1))
+    beside[[0, -1]] = False
+    return np.where(beside, np.where(theta < np.pi / 2, 0.0, np.pi), row)
 
 
 def logit_curves(request: Request) -> Drawn:
@@ -88,7 +96,7 @@ def _curves(axis: Axes, arrays: Arrays, index: int) -> None:
         x = arrays["draw_theta"][index, 0 if key == "gcl_e" else 1]
         axis.plot(x, arrays[f"draw_{key}"][index], ".", color=color, markersize=1.1, alpha=0.45, zorder=0)
     axis.plot(theta, arrays["clean"], color=BLACK, linestyle=(0, (4, 2)), linewidth=1.1, label="cos θ")
-    axis.axhline(-1, color=ORANGE, linewidth=0.5, zorder=0)
+    axis.axhline(-1, color="#5a6572", linewidth=0.6, zorder=0)  # no cosine is lower; GCL-E's logits are
     axis.set_xticks(PI, PI_NAMES)
     axis.set_xlim(0, np.pi)
     axis.set_ylim(-1.6, 1.08)

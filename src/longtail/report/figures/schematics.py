@@ -50,7 +50,7 @@ def _sector(axis: Axes, arrays: Arrays, when: str) -> None:
     from matplotlib.patches import Circle, Wedge
 
     edge = float(np.rad2deg(arrays[f"boundary_{when}"][0]))
-    axis.add_patch(Wedge((0, 0), 1.2, edge, 97, color=HEAD, alpha=0.1, linewidth=0))
+    axis.add_patch(Wedge((0, 0), 1.2, edge, 108, color=HEAD, alpha=0.1, linewidth=0))
     axis.add_patch(Wedge((0, 0), 1.2, -17, edge, color=TAIL, alpha=0.12, linewidth=0))
     for kind, color, marker in (("head", HEAD, "o"), ("tail", TAIL, "^")):
         points = arrays[f"{kind}_{when}"]
@@ -64,7 +64,7 @@ def _sector(axis: Axes, arrays: Arrays, when: str) -> None:
         axis.text(x * 1.06, y * 1.06, name, color=color, ha="center", va="center", fontsize=7)
     line = _polar(arrays[f"boundary_{when}"], np.array([1.36]))[0]
     axis.plot([0, line[0]], [0, line[1]], color=BLACK, linewidth=1, linestyle=(0, (4, 3)))
-    axis.set_xlim(-0.25, 1.52)
+    axis.set_xlim(-0.4, 1.52)
     axis.set_ylim(-0.4, 1.45)
     axis.set_aspect("equal")
     axis.axis("off")

@@ -6,9 +6,9 @@ import numpy as np
 
 from longtail.errors import UsageError
 from longtail.report import measures
-from longtail.report.figures.canvas import Arrays, Drawn, Request, sheet
-from longtail.report.pictures import column, epochs, mean_accuracy, shots, stage_edges
-from longtail.report.style import FEW, MANY, MEDIUM, series
+from longtail.report.figures.canvas import Arrays, Drawn, Request, classes, sheet
+from longtail.report.pictures import column, epochs, losses, mean_accuracy, shots, stage_edges
+from longtail.report.style import BAR, BLACK, FEW, MANY, MEDIUM, series
 from longtail.report.summary import entries
 from longtail.report.text import label
 from longtail.run.escape import shown
@@ -24,29 +24,39 @@ def per_class(request: Request) -> Drawn:
     masks, order, bar = shots(run), sorted_["order"], sorted_["bar"]
     first = [int(order[np.flatnonzero(bar == i)[0]]) for i in range(len(sorted_["counts"]))]
     colors = [next((GROUP_COLORS[g] for g, mask in masks.items() if mask[c]), FEW) for c in first]
+    if len(found) > 1:  # colours tell methods apart then
+        colors = [BAR] * len(first)
     figure, axes = sheet(2, 1, height=3.0, sharex=True, gridspec_kw={"height_ratios": [1, 2]})
     place = np.arange(len(first))
     axes[0].bar(place, sorted_["counts"], 0.85, color=colors)
     axes[0].set_yscale("log")
+    axes[0].set_ylim(bottom=0.8)  # a class of one image has a bar too
     axes[0].yaxis.set_major_formatter("{x:,.0f}")
     axes[0].yaxis.set_minor_formatter("")
     axes[0].set_ylabel("images")
     for i, entry in enumerate(found):
-        color, marker = series(i)
+        color, marker = series(i) if len(found) > 1 else (BLACK, "o")
         values = sorted_["accuracy"][i]
-        many = len(values) > 30
-        size = 2.2 if many else 3.5
-        axes[1].plot(
-            place, values, marker, color=color, markersize=size, alpha=0.45 if many else 1, linestyle=""
-        )
-        line = measures.trend(values) if many else values
-        axes[1].plot(place, line, color=color, label=label(entry.title, 30))
+        name, many = label(entry.title, 30), len(values) > 30
+        if many:
+            axes[1].plot(
+                place,
+                values,
+                marker,
+                color=color,
+                markersize=2.5,
+                alpha=0.5,
+                clip_on=False,
+                markeredgewidth=0,
+            )
+        line, mark = (measures.trend(values), "") if many else (values, marker)
+        axes[1].plot(place, line, marker=mark, color=color, markersize=3.5, clip_on=False, label=name)
     axes[1].set_ylim(0, 100)
     axes[1].set_ylabel("accuracy, %")
-    axes[1].set_xlabel("classes, from the most to the fewest images")
+    classes(axes[1], [run.names[c] for c in first])
     axes[1].grid(axis="y")
     if len(found) > 1:
-        axes[1].legend(loc="best")
+        figure.legend(loc="outside upper center", ncols=4, columnspacing=1)
     return Drawn(figure, sorted_)
 
 
@@ -60,17 +70,23 @@ def curves(request: Request) -> Drawn:
         for number, run in enumerate(entry.runs):
             place = epochs(run)
             name = label(entry.title, 30) if number == 0 else "_repeat"
-            for axis, rows, key in zip(axes, (run.steps, run.evals), ("loss", "top1")):
-                x, y = measures.thin(*column(rows, place, key), most=160)
-                arrays |= {f"{key}_x_{i}_{number}": x, f"{key}_{i}_{number}": y}
-                axis.plot(x, y, color=color, linewidth=1, alpha=1 if number == 0 else 0.4, label=name)
-    for start, _ in stage_edges(found[0].runs[0])[0][1:]:
+            alpha = 1 if number == 0 else 0.4
+            for axis, parts, key in zip(
+                axes, (losses(run), [column(run.evals, place, "top1")]), ("loss", "top1")
+            ):
+                for part, (x, y) in enumerate(parts):
+                    shown_as = name if part == 0 else "_later"
+                    axis.plot(x, y, color=color, linewidth=1, alpha=alpha, label=shown_as)
+                for letter, column_ in zip(("_x", ""), zip(*parts)):
+                    arrays[f"{key}{letter}_{i}_{number}"] = np.concatenate(column_)
+    for start, _ in max((stage_edges(entry.runs[0])[0] for entry in found), key=len)[1:]:
         for axis in axes:
             axis.axvline(start, color="#5a6572", linewidth=0.8, linestyle=(0, (3, 3)))
     for axis, title in zip(axes, ("training loss", "test accuracy, %")):
         axis.set_xlabel("epoch")
         axis.set_title(title)
         axis.set_ylim(bottom=0)
+        axis.set_xlim(left=0)
         axis.grid(axis="y")
     if len(found) > 1:
         handles, names = axes[1].get_legend_handles_labels()
@@ -83,7 +99,8 @@ def confusion(request: Request) -> Drawn:
     run = request.needed("confusion")[0]
     found = run.predictions
     if found is None:
-        raise UsageError(f"{shown(run.path)} has no predictions.safetensors; evaluate the run again")
+        where = shown(run.path)
+        raise UsageError(f"{where} has no predictions; write them with: longtail features {where}")
     labels = found["labels"].astype(np.int64)
     matrix = measures.confusion(labels, measures.predicted(found["logits"]), len(run.counts))
     summed, members = measures.grouped(matrix, run.counts)
@@ -100,9 +117,11 @@ def confusion(request: Request) -> Drawn:
         text = f"{int(shares[r, c] + 0.5)}"
         axes[0].text(c, r, text, color=color, ha="center", va="center", fontsize=6)
     small = 7 if len(names) <= 12 else 5
-    axes[0].set_xticks(
-        range(len(names)), names, fontsize=small, rotation=55, ha="right", rotation_mode="anchor"
-    )
+    axes[0].set_title(f"{label(entries([run])[0].title, 40)}, % of each row")
+    axes[0].set_xticks(range(len(names)), names, fontsize=small)
+    if max(len(name) for name in names) > 3:
+        for text in axes[0].get_xticklabels():
+            text.set(rotation=55, ha="right", rotation_mode="anchor")
     axes[0].set_yticks(range(len(names)), names, fontsize=small)
     axes[0].set_xlabel("predicted")
     axes[0].set_ylabel("true")
@@ -113,7 +132,7 @@ def confusion(request: Request) -> Drawn:
 def calibration(request: Request) -> Drawn:
     """Accuracy over confidence in fifteen bins."""
     found = entries(request.needed("calibration"))
-    figure, axes = sheet(height=2.6, width=2.8)
+    figure, axes = sheet(height=2.5 + 0.14 * len(found), width=2.8)
     arrays: Arrays = {}
     axes[0].plot([0, 1], [0, 100], color="#5a6572", linewidth=0.9, linestyle=(0, (4, 3)))
     for i, entry in enumerate(found):
@@ -125,13 +144,14 @@ def calibration(request: Request) -> Drawn:
         color, marker = series(i)
         known, name = bins["share"] > 0, f"{label(entry.title, 24)} (ECE {float(bins['ece']):.3f})"
         x, y = bins["confidence"][known], 100 * bins["accuracy"][known]
-        axes[0].plot(x, y, color=color, marker=marker, markersize=3, label=name)
+        axes[0].plot(x, y, color=color, marker=marker, markersize=3, label=name, clip_on=False)
     if not arrays:
-        raise UsageError("none of these runs has predictions.safetensors; evaluate one again")
+        where = shown(found[0].runs[0].path)
+        raise UsageError(f"none of these runs has predictions; write some with: longtail features {where}")
     axes[0].set_xlim(0, 1)
     axes[0].set_ylim(0, 100)
     axes[0].set_xlabel("confidence")
     axes[0].set_ylabel("right, %")
     axes[0].grid()
-    axes[0].legend(loc="upper left")
+    figure.legend(loc="outside upper center", ncols=1)  # no corner is free of curves for every model
     return Drawn(figure, arrays)
