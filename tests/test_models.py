@@ -297,7 +297,7 @@ def test_impossible_models_are_refused_in_one_line():
 
 
 def test_output_has_names_and_routes_of_routers_alone():
-    scores, features, routes = models.Output(torch.zeros(1), torch.ones(1))
-    assert not scores.any() and features.all() and routes is None
+    scores, features, routes, contrasted = models.Output(torch.zeros(1), torch.ones(1))
+    assert not scores.any() and features.all() and routes is None and contrasted is None
     for kind in KINDS:
         assert small(kind)(images()).routes is None

@@ -15,20 +15,14 @@ from longtail.heads import Linear, rows
 class Output(NamedTuple):
     """`scores` [B, C] (experts: [B, K, C]) and the `features` they were computed from, [B, D] ([B, K, D]).
 
-    `routes` [B, K - 1] are the logits of a `Routed` head, of no other.
+    `routes` [B, K - 1] are the logits of a `Routed` head, and `contrasted` [N, E] the rows that a contrastive
+    loss compares, of a `Contrasted` model in training.
     """
 
     scores: Tensor
     features: Tensor
     routes: Tensor | None = None
-
-
-class ContrastedOutput(NamedTuple):
-    """An `Output`, and in training the rows [N, E] that a contrastive loss compares."""
-
-    scores: Tensor
-    features: Tensor
-    contrasted: Tensor | None
+    contrasted: Tensor | None = None
 
 
 class Classifier(nn.Module):
@@ -200,7 +194,7 @@ class Contrasted(nn.Module):
 
     def forward(
         self, images: Tensor, second: Tensor | None = None, weight: float | Tensor | None = None
-    ) -> ContrastedOutput:
+    ) -> Output:
         if second is None:
             compared = features = self.backbone(images)
         else:
@@ -208,4 +202,4 @@ class Contrasted(nn.Module):
             compared, features = both.split([len(images), len(second)])
         embed = cast(Callable[[Tensor], Tensor] | None, getattr(self.head, "embed", None))
         contrasted = embed(compared) if embed is not None and self.training else None
-        return ContrastedOutput(self.head(features), features, contrasted)
+        return Output(self.head(features), features, contrasted=contrasted)

@@ -36,9 +36,12 @@ class Folded(nn.Module):
             raise ValueError("a folded backbone has no maps inside to mix")
         # Outside of autocast: the weights have their precision already.
         with torch.autocast(images.device.type, enabled=False):
+            # The fused ReLU makes 0 of NaN: a broken image must not come out as one of sound features.
+            broken = images.sum(dim=(1, 2, 3), dtype=torch.float32)[:, None] * 0
             images = images.to(self.dtype)
             parts = images.split(_SLICE) if images.device.type == "cpu" else (images,)
-            return torch.cat([self.network(part) for part in parts]).float()
+            features = torch.cat([self.network(part) for part in parts]).float()
+            return features + broken.view(-1, *[1] * (features.dim() - 1))
 
 
 def folds(backbone: nn.Module) -> bool:

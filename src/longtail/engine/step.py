@@ -74,13 +74,12 @@ class Step:
             taught = self.teacher(mixture.images) if self.teacher is not None else None
             given = {"progress": progress, "features": output.features, "teacher": taught}
             given |= self.remembered(output.features)
-        given["contrasted"] = contrasted = getattr(output, "contrasted", None)
-        given["routes"] = getattr(output, "routes", None)
+        given |= {"contrasted": output.contrasted, "routes": output.routes}
         if "norms" in self.needs:
             given["norms"] = output.features.float().norm(dim=-1)
         extra = {name: given[name] for name in self.needs}
         loss = self.loss(output.scores, mixture.target, generator=self.noise, **extra)
-        self.follow(contrasted, mixture.target)
+        self.follow(output.contrasted, mixture.target)
         if "recalled" in given and isinstance(self.memory, heads.Remembering):
             assert isinstance(mixture.target, Tensor)  # the recipe refuses mixing beside such a loss
             # After the loss has read: no image meets itself.
@@ -98,7 +97,7 @@ class Step:
     def nothing(self, images: Tensor) -> Tensor:
         """A process without images in a last, small batch: no gradient, and its part in the sum over all."""
         output = self.net(images.new_zeros(2, *images.shape[1:]))
-        self.follow(getattr(output, "contrasted", None), None)
+        self.follow(output.contrasted, None)
         outputs = [tensor.sum() for tensor in output if tensor is not None]
         if "distances" in (asked := self.remembered(output.features)):
             outputs.append(asked["distances"].sum())  # the centroids get their gradient from these alone

@@ -125,7 +125,8 @@ class HybridContrastive(nn.Module):
         compared = self.strength * half.total(each)
         if not isinstance(target, Mixed):
             return compared + classified
-        return target.weight * compared + (1 - target.weight) * classified
+        weight = targets.checked_weight(target, len(scores))
+        return weight * compared + (1 - weight) * classified
 
 
 class TargetedContrastive(nn.Module):

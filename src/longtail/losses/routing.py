@@ -20,6 +20,7 @@ class Routing(nn.Module):
     constant. The loop passes `routes` `[B, K - 1]`, the routers' logits, by `longtail.models.Routed`.
 
     Example:
+        >>> import torch
         >>> from longtail.losses import LDAM
         >>> loss = Routing(LDAM([500, 50, 5]))
         >>> loss(torch.zeros(2, 3, 3), torch.tensor([0, 2]), routes=torch.zeros(2, 2)).shape

@@ -95,16 +95,20 @@ def halves(
     """
     if not isinstance(target, Mixed):
         return (_half(scores, target, ignore_index, weights, None),)
+    mix = checked_weight(target, len(scores))
+    mix = mix.to(scores) if isinstance(mix, Tensor) else mix
+    first = _half(scores, target.first, ignore_index, weights, mix)
+    return first, _half(scores, target.second, ignore_index, weights, 1 - mix)
+
+
+def checked_weight(target: Mixed, samples: int) -> float | Tensor:
     mix = target.weight
     if not isinstance(mix, Tensor):
         if not 0 <= mix <= 1:
             raise ValueError(f"the weight of Mixed is the part of `first` and lies in [0, 1], got {mix}")
-    else:
-        if mix.ndim and mix.shape != (len(scores),):
-            raise ValueError(f"the weight of Mixed is one number or [{len(scores)}], got {tuple(mix.shape)}")
-        mix = mix.to(scores)
-    first = _half(scores, target.first, ignore_index, weights, mix)
-    return first, _half(scores, target.second, ignore_index, weights, 1 - mix)
+    elif mix.ndim and mix.shape != (samples,):
+        raise ValueError(f"the weight of Mixed is one number or [{samples}], got {tuple(mix.shape)}")
+    return mix
 
 
 def _half(

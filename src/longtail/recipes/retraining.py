@@ -77,7 +77,8 @@ class Choices:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "cached"):
-            if (getattr(self, name) or 1) < 1:
+            given = getattr(self, name)
+            if given is not None and given < 1:
                 raise ValueError(f"{name}: at least 1")
         takes = TAKES.get(self.technique, ("sampling", "epochs", "cached"))
         for name in ("sampling", "epochs", "cached", "source", "features", "tau", "held_out"):
@@ -142,8 +143,8 @@ def _trained(chosen: Choices, made: Stage, rule: SamplingName, provenance: dict[
     changed = replace(
         made,
         sampling=Sampling(rule=chosen.sampling or rule),
-        epochs=chosen.epochs or made.epochs,
-        cached=Cached(views=chosen.cached) if chosen.cached else None,
+        epochs=made.epochs if chosen.epochs is None else chosen.epochs,
+        cached=Cached(views=chosen.cached) if chosen.cached is not None else None,
     )
     return Plan((changed,), provenance | by_hand)
 
