@@ -165,7 +165,7 @@ def test_signals_at_random_times_stop_after_the_step(
     out, stops, told = tmp_path / "run", 0, 0
     while True:
         pid = commands.start(longer, out)
-        spend(pid, seconds * dice.uniform(0.15, 0.45))
+        spend(pid, seconds * dice.uniform(0.3, 0.9))
         send(pid, number)
         signalled = time.perf_counter()
         found, log = commands.ended()
