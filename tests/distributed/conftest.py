@@ -30,15 +30,16 @@ def processes() -> Callable[..., list[tuple[int, str]]]:
     """Runs worker.py in `size` processes; (exit code, output) of each."""
 
     def run(job: str, out: Path, size: int = 2) -> list[tuple[int, str]]:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            second.bind(("127.0.0.1", 0))
-            ports = [str(free.getsockname()[1]) for free in (first, second)]
+        with socket.socket() as first, socket.socket() as second, socket.socket() as third:
+            for free in (first, second, third):
+                free.bind(("127.0.0.1", 0))
+            ports = [str(free.getsockname()[1]) for free in (first, second, third)]
         common = {
             "WORLD_SIZE": str(size),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": ports[0],
             "SECOND_PORT": ports[1],
+            "THIRD_PORT": ports[2],
             "OMP_NUM_THREADS": "1",
             "LONGTAIL_COMMIT": "0" * 40,
         }

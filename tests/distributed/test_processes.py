@@ -122,6 +122,12 @@ def test_one_module_is_wrapped_once_per_stage(worker, pair):
     assert run.read("final.json")["images_seen"] == 4 * 331
 
 
+def test_nothing_holds_the_group_when_it_is_left(pair):
+    """What outlives the group is destroyed with the interpreter, and aborts the process in one run of four."""
+    for rank in (0, 1):
+        assert json.loads((pair / f"left-{rank}.json").read_text()) == [0, 0]
+
+
 def test_a_process_that_fails_ends_the_others_with_a_message(worker, processes, tmp_path):
     (tmp_path / "recipe-in.json").write_bytes(canonical.encode(recipe_json(worker.tiny.gcl())))
     (code_0, output_0), (code_1, output_1) = processes("dies", tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
@@ -159,6 +160,24 @@ def main(out: Path) -> None:
         parts.with_suffix(".json").write_text(json.dumps(about))
     os.environ["MASTER_PORT"] = os.environ["SECOND_PORT"]  # the first group's port may not be free yet
     train(tiny.gcl(), out=out / "run")  # two stages: the second wraps the same module again
+    left = [wrappers_alive()]
+    os.environ["MASTER_PORT"] = os.environ["THIRD_PORT"]
+    try:
+        with world("cpu") as here:
+            fails_in_a_step(here)
+    except DataError:
+        left.append(wrappers_alive())
+    (out / f"left-{here.rank}.json").write_text(json.dumps(left))
+
+
+def fails_in_a_step(here: World) -> None:
+    net = here.wrap(nn.Linear(2, 2))
+    net(torch.ones(1, 2)).sum().backward()
+    raise DataError("cat/7.png: cannot be read")
+
+
+def wrappers_alive() -> int:
+    return sum(type(thing) is nn.parallel.DistributedDataParallel for thing in gc.get_objects())
 
 
 def dies(out: Path) -> None:
