@@ -123,7 +123,7 @@ def test_one_module_is_wrapped_once_per_stage(worker, pair):
 
 
 def test_nothing_holds_the_group_when_it_is_left(pair):
-    """What outlives the group is destroyed with the interpreter, and aborts the process in one run of four."""
+    """What outlives the group is destroyed with the interpreter, and aborts the process one time in four."""
     for rank in (0, 1):
         assert json.loads((pair / f"left-{rank}.json").read_text()) == [0, 0]
 
