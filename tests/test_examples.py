@@ -13,6 +13,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 PRINTS = {
     "01_loss_in_your_loop.py": "'few'",
     "02_add_a_loss.py": "mixed target",
+    "03_two_stages.py": "after stage 2:",
     "04_experts.py": "three experts: top1",
 }
 SLOW = {"04_experts.py"}

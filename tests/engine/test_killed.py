@@ -169,8 +169,11 @@ def test_signals_at_random_times_stop_after_the_step(
         send(pid, number)
         signalled = time.perf_counter()
         found, log = commands.ended()
-        if found == 0:
+        if found == 0 and told:
             break
+        if found == 0:  # it was faster than the clock: from the start again
+            out, seconds, stops = out.parent / f"{out.name}x", 0.8 * seconds, 0
+            continue
         assert found == code, log
         assert time.perf_counter() - signalled < 5.0
         assert "Traceback" not in log

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from longtail.backbones import kernels
 from longtail.engine.fit import train
 from longtail.recipe import Recipe
 
@@ -39,13 +41,20 @@ def slow(recipe: Recipe) -> Recipe:
 
 
 def losses(recipe: Recipe, out: Path) -> list[float]:
-    """The loss of every step and of every evaluation, on one thread: several add up in another order."""
-    threads = torch.get_num_threads()
+    """The loss of every step and of every evaluation, on one thread: several add up in another order.
+
+    Without the compiled kernels, which round in other places, so that it is the same without a compiler.
+    """
+    threads, before = torch.get_num_threads(), os.environ.get("LONGTAIL_KERNELS")
     torch.set_num_threads(1)
+    os.environ["LONGTAIL_KERNELS"] = "off"
+    kernels.library.cache_clear()
     try:
         run = train(recipe, out=out)
     finally:
         torch.set_num_threads(threads)
+        os.environ.pop("LONGTAIL_KERNELS") if before is None else os.environ.update(LONGTAIL_KERNELS=before)
+        kernels.library.cache_clear()
     rows = [
         json.loads(line)
         for name in ("steps.jsonl", "evals.jsonl")

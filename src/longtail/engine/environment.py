@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import longtail
+from longtail.backbones import kernels
 from longtail.data.splits import Dataset
 from longtail.engine import machine
 from longtail.engine.distributed import World
@@ -63,6 +64,7 @@ def facts(here: World, data: Dataset, model: nn.Module) -> dict[str, Any]:
         "device": gpu or here.device.type,
         "cpu": _processor(),
         "threads": torch.get_num_threads(),
+        "kernels": here.device.type == "cpu" and kernels.possible(),
         "world_size": here.size,
         "data_digest": data.digest,
         "parameters": sum(p.numel() for p in model.parameters()),
