@@ -117,36 +117,48 @@ int forward(const number *maps, const number *shortcut, int64_t rows, int64_t ch
         offset[c] = bias[channel] - mean[channel] * slope[c];
     }
 #pragma omp parallel for schedule(static)
-    for (int64_t line = 0; line < lines; line++) {
-        const number *x = maps + line * width, *s = shortcut ? shortcut + line * width : NULL;
-        number *y = result + line * width;
-        if (s) {
+    for (int64_t slice = 0; slice < SLICES; slice++) /* the same slices: a thread finds its part in its cache */
+        for (int64_t line = edge(lines, slice); line < edge(lines, slice + 1); line++) {
+            const number *x = maps + line * width, *s = shortcut ? shortcut + line * width : NULL;
+            number *y = result + line * width;
+            if (s) {
 #pragma omp simd
-            for (int64_t c = 0; c < width; c++) {
-                float value = get(x[c]) * slope[c] + offset[c] + get(s[c]);
-                y[c] = put(value < 0 ? 0 : value);
-            }
-        } else {
+                for (int64_t c = 0; c < width; c++) {
+                    float value = get(x[c]) * slope[c] + offset[c] + get(s[c]);
+                    y[c] = put(value < 0 ? 0 : value);
+                }
+            } else {
 #pragma omp simd
-            for (int64_t c = 0; c < width; c++) {
-                float value = get(x[c]) * slope[c] + offset[c];
-                y[c] = put(value < 0 ? 0 : value);
+                for (int64_t c = 0; c < width; c++) {
+                    float value = get(x[c]) * slope[c] + offset[c];
+                    y[c] = put(value < 0 ? 0 : value);
+                }
             }
         }
-    }
     return 0;
 }
 
-/* Of the gradient `given` of the result: `passed`, behind the ReLU, which is the shortcut's; `found`, of the
-   maps; and those of weight and bias. `found` may lie where `passed` does, if nobody wants the latter. */
+/* The gradient behind the ReLU where nothing was added before it: its sign is computed again, which is cheaper
+   than to read it. */
+static inline float behind(float x, float slope, float offset, float given) {
+    return x * slope + offset <= 0 ? 0 : given;
+}
+
+/* Of the gradient `given` of the result: `found`, of the maps, and those of weight and bias. Where a shortcut
+   was added, `result` and `passed` are not NULL, and `passed` is the gradient of the shortcut. */
 int backward(const number *maps, const number *result, const number *given, int64_t rows, int64_t channels,
-             const float *weight, const float *mean, const float *inverse, number *passed, number *found,
-             float *of_weight, float *of_bias) {
+             const float *weight, const float *bias, const float *mean, const float *inverse, number *passed,
+             number *found, float *of_weight, float *of_bias) {
     int64_t width = width_of(rows, channels), lines = rows * channels / width;
     double *sums = calloc((SLICES + 1) * 2 * channels, sizeof(double)), *total = sums + SLICES * 2 * channels;
     if (!sums) return 1;
-    float middle[WIDEST];
-    for (int64_t c = 0; c < width; c++) middle[c] = mean[c % channels];
+    float middle[WIDEST], slope[WIDEST], offset[WIDEST], tilt[WIDEST], constant[WIDEST];
+    for (int64_t c = 0; c < width; c++) {
+        int64_t channel = c % channels;
+        middle[c] = mean[channel];
+        slope[c] = weight[channel] * inverse[channel];
+        offset[c] = bias[channel] - mean[channel] * slope[c];
+    }
 #pragma omp parallel for schedule(static)
     for (int64_t slice = 0; slice < SLICES; slice++) {
         float first[WIDEST], second[WIDEST];
@@ -155,14 +167,24 @@ int backward(const number *maps, const number *result, const number *given, int6
             memset(first, 0, sizeof(float) * width);
             memset(second, 0, sizeof(float) * width);
             for (int64_t line = begin; line < begin + BLOCK && line < last; line++) {
-                const number *x = maps + line * width, *y = result + line * width, *g = given + line * width;
-                number *p = passed + line * width;
+                const number *x = maps + line * width, *g = given + line * width;
+                if (result) {
+                    const number *y = result + line * width;
+                    number *p = passed + line * width;
 #pragma omp simd
-                for (int64_t c = 0; c < width; c++) {
-                    float gradient = get(y[c]) <= 0 ? 0 : get(g[c]);
-                    p[c] = put(gradient);
-                    first[c] += gradient;
-                    second[c] += gradient * (get(x[c]) - middle[c]);
+                    for (int64_t c = 0; c < width; c++) {
+                        float gradient = get(y[c]) <= 0 ? 0 : get(g[c]);
+                        p[c] = put(gradient);
+                        first[c] += gradient;
+                        second[c] += gradient * (get(x[c]) - middle[c]);
+                    }
+                } else {
+#pragma omp simd
+                    for (int64_t c = 0; c < width; c++) {
+                        float gradient = behind(get(x[c]), slope[c], offset[c], get(g[c]));
+                        first[c] += gradient;
+                        second[c] += gradient * (get(x[c]) - middle[c]);
+                    }
                 }
             }
             keep(sums + slice * 2 * channels, first, second, width, channels);
@@ -170,26 +192,32 @@ int backward(const number *maps, const number *result, const number *given, int6
     }
     add_up(sums, 2 * channels, channels, total);
     add_up(sums + channels, 2 * channels, channels, total + channels);
-    /* found = slope * (passed - mean(passed) - normalised * mean(passed * normalised)), as a sum of three terms */
-    float slope[WIDEST], tilt[WIDEST], offset[WIDEST];
-    for (int64_t c = 0; c < channels; c++) {
-        double product = total[channels + c] * inverse[c], scale = weight[c] * inverse[c];
-        of_weight[c] = product;
-        of_bias[c] = total[c];
-        slope[c] = scale;
-        tilt[c] = -scale * inverse[c] * product / rows;
-        offset[c] = -scale * total[c] / rows + scale * inverse[c] * mean[c] * product / rows;
-    }
-    for (int64_t c = channels; c < width; c++) {
-        slope[c] = slope[c - channels], tilt[c] = tilt[c - channels], offset[c] = offset[c - channels];
+    /* found = slope * (gradient - mean(gradient) - normalised * mean(gradient * normalised)): a sum of three terms */
+    for (int64_t c = 0; c < width; c++) {
+        int64_t channel = c % channels;
+        double product = total[channels + channel] * inverse[channel];
+        of_weight[channel] = product;
+        of_bias[channel] = total[channel];
+        tilt[c] = -slope[c] * inverse[channel] * product / rows;
+        constant[c] = -slope[c] * total[channel] / rows - tilt[c] * mean[channel];
     }
 #pragma omp parallel for schedule(static)
-    for (int64_t line = 0; line < lines; line++) {
-        const number *x = maps + line * width, *p = passed + line * width;
-        number *f = found + line * width;
+    for (int64_t slice = 0; slice < SLICES; slice++) /* the same slices: a thread finds its part in its cache */
+        for (int64_t line = edge(lines, slice); line < edge(lines, slice + 1); line++) {
+            const number *x = maps + line * width, *g = (result ? passed : given) + line * width;
+            number *f = found + line * width;
+            if (result) {
 #pragma omp simd
-        for (int64_t c = 0; c < width; c++) f[c] = put(get(p[c]) * slope[c] + get(x[c]) * tilt[c] + offset[c]);
-    }
+                for (int64_t c = 0; c < width; c++)
+                    f[c] = put(get(g[c]) * slope[c] + get(x[c]) * tilt[c] + constant[c]);
+            } else {
+#pragma omp simd
+                for (int64_t c = 0; c < width; c++) {
+                    float gradient = behind(get(x[c]), slope[c], offset[c], get(g[c]));
+                    f[c] = put(gradient * slope[c] + get(x[c]) * tilt[c] + constant[c]);
+                }
+            }
+        }
     free(sums);
     return 0;
 }

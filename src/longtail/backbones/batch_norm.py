@@ -76,33 +76,34 @@ class _NormAddReLU(torch.autograd.Function):
         )
         if failed:
             raise MemoryError("no memory for the sums of a batch normalisation")
-        ctx.save_for_backward(maps, result, weight, mean, inverse)
-        ctx.library, ctx.adds = library, shortcut is not None
+        # Where nothing was added, the ReLU's side is computed again instead of read.
+        ctx.save_for_backward(maps, result if shortcut is not None else None, weight, bias, mean, inverse)
+        ctx.library = library
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        maps, result, weight, mean, inverse = ctx.saved_tensors
+        maps, result, weight, bias, mean, inverse = ctx.saved_tensors
         given = given.to(maps.dtype).contiguous(memory_format=torch.channels_last)
         channels = maps.shape[1]
-        found = torch.empty_like(maps)
-        passed = torch.empty_like(maps) if ctx.adds else found
+        found, passed = torch.empty_like(maps), torch.empty_like(maps) if result is not None else None
         of_weight, of_bias = torch.empty(2, channels).unbind()
         failed = ctx.library.backward(
             maps.data_ptr(),
-            result.data_ptr(),
+            None if result is None else result.data_ptr(),
             given.data_ptr(),
             maps.numel() // channels,
             channels,
             weight.data_ptr(),
+            bias.data_ptr(),
             mean.data_ptr(),
             inverse.data_ptr(),
-            passed.data_ptr(),
+            None if passed is None else passed.data_ptr(),
             found.data_ptr(),
             of_weight.data_ptr(),
             of_bias.data_ptr(),
         )
         if failed:
             raise MemoryError("no memory for the sums of a batch normalisation")
-        return found, passed if ctx.adds else None, of_weight, of_bias, None, None
+        return found, passed, of_weight, of_bias, None, None

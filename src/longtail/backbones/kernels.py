@@ -65,7 +65,7 @@ def _without(reason: str) -> None:
 def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     rows_channels = [_SIZE, _SIZE]
     loaded.forward.argtypes = [_POINTER] * 2 + rows_channels + [_POINTER] * 2 + [_FLOAT] * 2 + [_POINTER] * 5
-    loaded.backward.argtypes = [_POINTER] * 3 + rows_channels + [_POINTER] * 7
+    loaded.backward.argtypes = [_POINTER] * 3 + rows_channels + [_POINTER] * 8
     return loaded
 
 
