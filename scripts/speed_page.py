@@ -25,6 +25,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "of_bf16_product",
         "of_fp32_product",
     ),
+    "normalisation": ("maps", "type", "shortcut", "pytorch_ms", "compiled_ms", "ratio", "spread"),
     "engine_overhead": ("images", "loop_s", "bare_s", "overhead_percent", "cpu_overhead_percent"),
     "input_pipeline": ("case", "unit", "median", "spread", "percent_of_step"),
     "checkpoint_cost": ("save_ms_median", "save_ms_max", "bytes", "epoch_seconds", "percent_of_epoch"),
