@@ -45,6 +45,25 @@ def test_the_campaign_finds_them_by_name_and_writes_where_it_says(tmp_path, monk
     assert {cell.name for cell in left} == set(CELLS) - {"short/ce-s1"}
 
 
+def test_a_source_whose_checkpoints_did_not_travel_is_trained_again(tmp_path, monkeypatch, tiny):
+    runs, results = tmp_path / "runs", tmp_path / "results"
+    trained = []
+    monkeypatch.setattr(
+        "longtail.engine.fit.train", lambda recipe, out: trained.append(recipe.name) or RunFolder(out)
+    )
+    two, one = "cifar10-r100-gcl-euclidean-s0", "cifar10-r100-ce-mixup-s0"
+    campaign.export(tiny.train(tiny.gcl(), out=tmp_path / "two"), results / two, keeps_model=True)
+    campaign.export(
+        tiny.train(tiny.recipe(tiny.stage(epochs=1)), out=tmp_path / "one"), results / one, keeps_model=True
+    )
+    assert campaign.source(one, runs, results) == results / one, (
+        "its last model is the end of its first stage"
+    )
+    assert not trained
+    assert campaign.source(two, runs, results) == runs / two
+    assert trained == ["cifar.gcl"]
+
+
 def test_contrastive_methods_are_among_them_as_long_as_the_others():
     samples, prototypes, targets = (
         CELLS[f"short/{name}-s0"].make() for name in ("hybrid", "hybrid_prototypes", "tsc")

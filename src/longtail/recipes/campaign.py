@@ -32,13 +32,13 @@ def train_cell(name: str, runs: Path, results: Path) -> str:
     from longtail.engine.retrain import retrain
 
     began = time.monotonic()
-    cell = next(cell for every in SETS.values() for cell in every() if cell.name == name)
+    cell = named(name)
     recipe, out = cell.make(), runs / cell.name
     if cell.after is None:
         run = train(recipe, out=out)
     else:
         run = retrain(
-            runs / cell.after,
+            source(cell.after, runs, results),
             recipe.stages[1:],
             out=out,
             name=recipe.name,
@@ -48,6 +48,22 @@ def train_cell(name: str, runs: Path, results: Path) -> str:
     export(run, results / cell.name, keeps_model=cell.keeps_model)
     last = run.read("final.json")["last"]
     return f"{cell.name}: top-1 {last['top1']:.2f} at the last epoch ({time.monotonic() - began:.0f} s)"
+
+
+def named(name: str) -> Cell:
+    return next(cell for every in SETS.values() for cell in every() if cell.name == name)
+
+
+def source(name: str, runs: Path, results: Path) -> Path:
+    """The run to go on from. Checkpoints do not travel with results, so on a new machine it is trained again,
+    unless it has one stage, whose end is the model that was kept."""
+    from longtail.engine.fit import train
+
+    made, kept = RunFolder(runs / name), RunFolder(results / name)
+    if not made.is_finished and kept.is_finished and len(kept.recipe().stages) == 1:
+        if (kept.path / WITH_MODEL[0]).exists():
+            return kept.path
+    return train(named(name).make(), out=made.path).path  # a finished one is only opened
 
 
 def export(run: RunFolder, target: Path, *, keeps_model: bool) -> None:
