@@ -81,6 +81,16 @@ def _torch() -> Iterator[Finding]:
             yield Finding("accelerator", f"cuda:{index} {what}")
     else:
         yield Finding("accelerator", "none found; training runs on the processor")
+        yield _kernels()
+
+
+def _kernels() -> Finding:
+    from longtail.backbones import kernels
+
+    if not kernels.possible():
+        return Finding("kernels", "PyTorch's own; with a C compiler (cc) training is about a quarter faster")
+    compiled = kernels.library("fp32") is not None
+    return Finding("kernels", "compiled" if compiled else "the C compiler fails; PyTorch's own are used")
 
 
 def _package(name: str) -> Finding:
