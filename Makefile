@@ -15,7 +15,7 @@ docs: .venv/ready          ## run every doctest and check every link of the docu
 	@$(PY) -m pytest -q --doctest-modules src tests/test_docs.py
 bench: .venv/ready         ## every benchmark, written to benchmarks/results
 	@for b in benchmarks/[a-z]*.py; do $(PY) $$b || exit 1; done
-table: .venv/ready         ## results/README.md from results/
-	@$(PY) -m longtail.report.ledger results
+table: .venv/ready         ## every table of the pages, from results/ and benchmarks/results/
+	@$(PY) -m longtail.report.ledger results && for page in front methods speed; do $(PY) scripts/$${page}_page.py || exit 1; done
 campaign: .venv/ready      ## train every cell of the paper track that is not finished yet
 	@$(PY) -m longtail.recipes.campaign results
