@@ -16,6 +16,7 @@ def test_every_baseline_is_run_once_and_plain_cross_entropy_three_times():
     baselines = {name.split(".")[1] for name in catalogue.functions(("baselines",))}
     others = {"ldam_drw", "gcl_euclidean", "gcl_angular", "ce", "ce_mixup"}
     others |= {"hybrid", "hybrid_prototypes", "tsc", "oltr", "mbj"}
+    others |= {name.split(".")[1] for name in catalogue.functions(("decoupled",))} | {"crt_released"}
     once = {f"short/{name}-s0" for name in baselines | others}
     assert set(CELLS) >= once | {"short/ce-s1", "short/ce-s2"}
     assert len(CELLS) == len(short_cells())
@@ -76,6 +77,16 @@ def test_contrastive_methods_are_among_them_as_long_as_the_others():
     assert samples.stages[0].schedule.drops == ((12, 0.1), (16, 0.01))
     first, second = targets.stages
     assert (first.epochs, second.epochs, second.head) == (SHORT, 3, "linear")
+
+
+def test_what_goes_on_from_cross_entropy_has_its_first_stage():
+    mixed = CELLS["short/ce_mixup-s0"].make()
+    going_on = [cell for cell in CELLS.values() if cell.after is not None]
+    assert {cell.after for cell in going_on} == {"short/ce_mixup-s0"}
+    for cell in going_on:
+        first, *later = cell.make().stages
+        assert first == mixed.stages[0], cell.name
+        assert sum(stage.epochs for stage in later) in (0, 3), cell.name
 
 
 def test_a_shorter_gcl_shortens_both_stages():

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal
 
 from longtail.recipe import GCL, CloudName, Form, Recipe, Sampling
-from longtail.recipes import catalogue, cifar, contrastive, memory, ride
+from longtail.recipes import catalogue, cifar, contrastive, decoupled, memory, ride
 from longtail.recipes.retraining import Choices, Technique, plan
 
 FORMS: tuple[Form, ...] = ("euclidean", "angular")
@@ -64,15 +64,16 @@ def _first_group(seed: int) -> list[Cell]:
 
 
 def _decoupled() -> list[Cell]:
-    """CE, then its classifier re-trained: as the released code does it, and as decoupling's own code does."""
+    """CE with and without mixup, its classifier re-trained as the released code and as decoupling's do it."""
     return [
         Cell(
-            _named(classes, 100, "ce", technique, "s0"),
+            _named(classes, 100, "ce", *words, technique, "s0"),
             1,
-            _later(_retrained, cifar.ce, classes, Choices(technique)),
-            after=_named(classes, 100, "ce", "mixup", "s0"),
+            _later(_retrained, partial(cifar.ce, mixup=word == "mixup"), classes, Choices(technique)),
+            after=_named(classes, 100, "ce", word, "s0"),
         )
         for classes in (100, 10)
+        for word, words in (("mixup", ()), ("plain", ("plain",)))
         for technique in TECHNIQUES
     ]
 
@@ -151,6 +152,7 @@ def _ratios() -> list[Cell]:
 
 
 SHORT = 20  # epochs of the comparison in which every method of one network is run once
+SHORT_SECOND = SHORT * 30 // 200  # of a second stage that trains the classifier alone
 
 
 def _oltr(epochs: int, **given: Any) -> Recipe:
@@ -161,12 +163,25 @@ def _oltr(epochs: int, **given: Any) -> Recipe:
 
 ALSO_SHORT: dict[str, Callable[..., Recipe]] = {
     "ldam_drw": cifar.ldam_drw,
-    "gcl_euclidean": partial(cifar.gcl, form="euclidean", retrain_epochs=SHORT * 30 // 200),
-    "gcl_angular": partial(cifar.gcl, form="angular", retrain_epochs=SHORT * 30 // 200),
+    "gcl_euclidean": partial(cifar.gcl, form="euclidean", retrain_epochs=SHORT_SECOND),
+    "gcl_angular": partial(cifar.gcl, form="angular", retrain_epochs=SHORT_SECOND),
     "hybrid_prototypes": partial(contrastive.hybrid, variant="prototypes"),
-    "tsc": partial(contrastive.tsc, retrain_epochs=SHORT * 30 // 200),
+    "tsc": partial(contrastive.tsc, retrain_epochs=SHORT_SECOND),
     "oltr": _oltr,
     "mbj": memory.mbj,
+}
+
+
+# What goes on from the finished stage of `ce_mixup`.
+DECOUPLED_SHORT: dict[str, Callable[..., Recipe]] = {
+    "crt": partial(decoupled.crt, retrain_epochs=SHORT_SECOND),
+    "crt_released": partial(decoupled.crt, variant="released", retrain_epochs=SHORT_SECOND),
+    "lws": partial(decoupled.lws, retrain_epochs=SHORT_SECOND),
+    "disalign": partial(decoupled.disalign, retrain_epochs=SHORT_SECOND),
+    "mislas": partial(decoupled.mislas, retrain_epochs=SHORT_SECOND),
+    "tau_norm": decoupled.tau_norm,
+    "ncm": decoupled.ncm,
+    "logit_adjust": decoupled.logit_adjust,
 }
 
 
@@ -181,11 +196,14 @@ def short_cells() -> tuple[Cell, ...]:
     made = [_short(name, make) for name, make in (methods | ALSO_SHORT).items()]
     for seed in range(3):
         made.append(_short("ce", partial(cifar.ce, mixup=False), seed))
-    return (*made, _short("ce_mixup", partial(cifar.ce, mixup=True)))
+    mixed = _short("ce_mixup", partial(cifar.ce, mixup=True))
+    after = [_short(name, make, after=mixed.name) for name, make in DECOUPLED_SHORT.items()]
+    return (*made, mixed, *after)
 
 
-def _short(name: str, make: Callable[..., Recipe], seed: int = 0) -> Cell:
-    return Cell(f"short/{name}-s{seed}", 1, _later(make, classes=10, ratio=100, seed=seed, epochs=SHORT))
+def _short(name: str, make: Callable[..., Recipe], seed: int = 0, after: str | None = None) -> Cell:
+    make = _later(make, classes=10, ratio=100, seed=seed, epochs=SHORT)
+    return Cell(f"short/{name}-s{seed}", 1, make, after=after)
 
 
 # Held-out accuracy of bf16 against fp32 over three seeds: results/choices/precision.csv, docs/speed.md.

@@ -58,6 +58,14 @@ def ncm(
     return _made("decoupled.ncm", Choices("ncm", features=features), classes, ratio, seed, epochs)
 
 
+def logit_adjust(
+    classes: cifar.Classes = 100, ratio: float = 100, tau: float = 1.0, seed: int = 0, epochs: int = 200
+) -> Recipe:
+    """Logit adjustment after training: `z - tau log pi` of a finished classifier."""
+    chosen = Choices("logit_adjust", tau=tau)
+    return _made("decoupled.logit_adjust", chosen, classes, ratio, seed, epochs)
+
+
 def disalign(
     classes: cifar.Classes = 100,
     ratio: float = 100,
