@@ -122,6 +122,12 @@ def test_a_huge_ratio_stays_finite():
         assert bool(torch.isfinite(made).all()) and made[-1] == 1
 
 
+def test_small_sizes_are_not_taken_for_rounding():
+    assert clouds.sizes([10**6, 10**5], "power", power=4).tolist() == pytest.approx([1e-4, 1])
+    assert clouds.sizes([10**6, 10**6], "power", power=4).tolist() == [1, 1]
+    assert clouds.sizes([5, 1], [1e-13, 2e-13]).tolist() == pytest.approx([0.5, 1])
+
+
 def test_a_class_without_images_is_an_error_unless_clamped():
     with pytest.raises(ValueError, match="without images"):
         clouds.sizes([10, 0, 5])

@@ -19,7 +19,8 @@ from longtail.counts import Counts, ZeroCount
 CloudName = Literal["log", "power", "cosine", "none"]
 Cloud = CloudName | Tensor | Sequence[float]
 
-# Sizes below this are rounding: cos(pi/2) is 6e-17 in float64, and dividing by it would make equal counts 1.
+# Cosines below this are rounding: cos(pi/2) is 6e-17 in float64, and dividing by it would make equal counts 1.
+# The other forms have no such error, and their sizes may be as small: n_max * n^-4 of a million images is 1e-18.
 _ROUNDING = 1e-12
 
 
@@ -42,7 +43,8 @@ def raw(
                 raise ValueError(f"power must be positive, got {power}")
             return largest * images**-power
         case "cosine":
-            return torch.cos(images / largest * (math.pi / 2))
+            made = torch.cos(images / largest * (math.pi / 2))
+            return torch.where(made < _ROUNDING, 0.0, made)
         case "none":
             return torch.zeros_like(images)
         case _:
@@ -68,7 +70,6 @@ def sizes(
         unscaled = _own(cloud, len(class_counts.checked(counts, zero_count=zero_count)))
     if len(unscaled) == 1:
         return torch.zeros_like(unscaled)
-    unscaled = torch.where(unscaled < _ROUNDING, 0.0, unscaled)
     largest = unscaled.max()
     return unscaled / largest if largest > 0 else unscaled
 
