@@ -11,10 +11,12 @@ from __future__ import annotations
 import fnmatch
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from longtail.engine.signals import Stop, watch
 from longtail.errors import LongtailError
 from longtail.recipes.cells import Cell, cells, short_cells
 from longtail.run import fsio
@@ -83,19 +85,41 @@ def pending(results: Path, pattern: str, chosen: str = "paper") -> list[Cell]:
 
 
 def campaign(results: Path, *, pattern: str, workers: int, runs: Path, chosen: str = "paper") -> int:
-    """Trains on `workers` processes; cells that go on from another wait for it. How many failed."""
+    """Trains on `workers` processes; cells that go on from another wait for it. How many failed.
+
+    A signal stops every worker after its step; the same command goes on from there.
+    """
     failed = 0
-    for waiting in (False, True):
-        todo = [cell for cell in pending(results, pattern, chosen) if (cell.after is not None) == waiting]
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            jobs = {pool.submit(train_cell, cell.name, runs, results): cell for cell in todo}
-            for job in as_completed(jobs):
-                try:
-                    print(job.result(), flush=True)
-                except LongtailError as error:
-                    failed += 1
-                    print(f"{jobs[job].name}: {error}", file=sys.stderr, flush=True)
+    with watch() as stop:
+        for waiting in (False, True):
+            todo = [cell for cell in pending(results, pattern, chosen) if (cell.after is not None) == waiting]
+            failed += worked_off([(cell.name, runs, results) for cell in todo], workers, stop)
     return failed
+
+
+def worked_off(todo: list[tuple[str, Path, Path]], workers: int, stop: Stop) -> int:
+    """One process a cell, `workers` at a time. How many did not end well."""
+    make, running, failed = get_context("spawn").Process, list[BaseProcess](), 0
+    while running or (todo and not stop):
+        while todo and not stop and len(running) < workers:
+            running.append(make(target=cell_process, args=todo.pop(0)))
+            running[-1].start()
+        wait([process.sentinel for process in running], timeout=1.0)
+        if stop:
+            for process in running:
+                process.terminate()
+                process.join()
+        failed += sum(bool(process.exitcode) for process in running)
+        running = [process for process in running if process.exitcode is None]
+    return failed
+
+
+def cell_process(name: str, runs: Path, results: Path) -> None:
+    try:
+        print(train_cell(name, runs, results), flush=True)
+    except LongtailError as error:
+        print(f"{name}: {error}", file=sys.stderr, flush=True)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":
