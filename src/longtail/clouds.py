@@ -19,8 +19,8 @@ from longtail.counts import Counts, ZeroCount
 CloudName = Literal["log", "power", "cosine", "none"]
 Cloud = CloudName | Tensor | Sequence[float]
 
-# Cosines below this are rounding: cos(pi/2) is 6e-17 in float64, and dividing by it would make equal counts 1.
-# The other forms have no such error, and their sizes may be as small: n_max * n^-4 of a million images is 1e-18.
+# Cosines below this are rounding: cos(pi/2) is 6e-17 in float64, and dividing by it would make equal counts
+# 1. The other forms have no such error, and their sizes may be as small: n_max * n^-4 of a million is 1e-18.
 _ROUNDING = 1e-12
 
 
