@@ -250,6 +250,12 @@ def test_noise_of_another_shape_is_an_error(batch, images, shape):
         losses.GCL(images)(*batch, noise=torch.zeros(shape))
 
 
+@pytest.mark.parametrize("value", [0.3, np.zeros((16, 10)), [[0.0] * 10] * 16])
+def test_noise_that_is_no_tensor_is_named(batch, images, value):
+    with pytest.raises(TypeError, match="noise must be a tensor"):
+        losses.GCL(images)(*batch, noise=value)
+
+
 # ------------------------------------------------------------------------------------------ order and sign
 
 

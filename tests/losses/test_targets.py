@@ -34,6 +34,20 @@ from longtail.losses import CrossEntropy, Mixed
         (torch.zeros(2, 3), Mixed(torch.zeros(2), torch.zeros(2), 0.5), TypeError, "integers"),
         (torch.zeros(2, 3), Mixed(torch.tensor([0, 1]), torch.tensor([0, 1]), 1.5), ValueError, "1.5"),
         (torch.zeros(2, 3), Mixed(torch.tensor([0, 1]), torch.tensor([0, 1]), -0.1), ValueError, "-0.1"),
+        *(
+            (torch.zeros(2, 3), Mixed(torch.tensor([0, 1]), torch.tensor([0, 1]), weight), ValueError, said)
+            for weight, said in (
+                (torch.tensor(1.5), "got 1.5"),
+                (torch.tensor([0.5, -0.25]), "got -0.25"),
+                (torch.tensor(torch.nan), "got nan"),
+            )
+        ),
+        *(
+            (torch.zeros(2, 3), Mixed(torch.tensor([0, 1]), torch.tensor([0, 1]), weight), TypeError, said)
+            for weight, said in (("0.5", "got str"), (None, "got NoneType"), (np.ones(2), "got ndarray"))
+        ),
+        ([[0.0, 1.0]], torch.tensor([0]), TypeError, "scores must be a tensor.*got list"),
+        (np.zeros((2, 3)), torch.tensor([0, 1]), TypeError, "scores must be a tensor.*got ndarray"),
         (torch.zeros(2, 3), Mixed([0, 1], torch.tensor([0, 1]), 0.5), TypeError, "two of them.*not list"),
         (torch.zeros(2, 3), [0, 1], TypeError, "tensor of class indices.*not list"),
         (torch.zeros(2, 3), np.array([0, 1]), TypeError, "not ndarray"),
@@ -69,6 +83,12 @@ def test_probabilities_may_be_rounded_to_sixteen_bits(dtype):
     matrix = torch.softmax(scores, 1).to(dtype)
     expected = torch.nn.functional.cross_entropy(scores, matrix.float())
     torch.testing.assert_close(CrossEntropy()(scores, matrix), expected)
+
+
+@pytest.mark.parametrize("value", [30, np.int64(30), np.float32(30), np.float64(30)])
+def test_any_real_number_is_a_number(value):
+    loss = CrossEntropy(scale=value)
+    assert type(loss.scale) is float and loss.scale == 30
 
 
 @pytest.mark.parametrize("value", ["30", None, [30.0], torch.ones(2)])

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import cast
 
 
 def positive(name: str, value: float) -> float:
     if not (_number(name, value) and value > 0):
         raise ValueError(f"{name} must be finite and positive, got {value}")
-    return value
+    return float(value)
 
 
 def not_negative(name: str, value: float) -> float:
     if not (_number(name, value) and value >= 0):
         raise ValueError(f"{name} must be finite and not negative, got {value}")
-    return value
+    return float(value)
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -25,6 +26,6 @@ def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 def _number(name: str, value: float) -> bool:
     """Whether it is finite; what is no number at all is an error that names the argument."""
-    if not isinstance(cast(object, value), (int, float)):
+    if not isinstance(cast(object, value), Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
     return math.isfinite(value)

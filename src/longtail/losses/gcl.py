@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import torch
 from torch import Generator, Tensor, nn
@@ -134,6 +134,8 @@ class GCL(nn.Module):
             shape = (times, batch, 1 if self.noise == "shared" else classes)
             drawn = torch.empty(shape, dtype=cosine.dtype, device=cosine.device)
             return tuple(drawn.normal_(0.0, self.sigma, generator=generator).unbind())
+        if not isinstance(cast(object, noise), Tensor):
+            raise TypeError(f"noise must be a tensor, the raw draw, got {type(noise).__name__}")
         shapes = [(batch, classes), (batch, 1)] if times == 1 else [(2, batch, classes), (2, batch, 1)]
         if noise.shape not in shapes:
             raise ValueError(f"noise must have shape {shapes[0]} or {shapes[1]}, got {tuple(noise.shape)}")

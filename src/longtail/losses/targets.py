@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import NamedTuple, cast
 
 import torch
@@ -21,6 +22,7 @@ class Mixed(NamedTuple):
 
 Target = Tensor | Mixed
 
+_PART = "the weight of Mixed is the part of `first` and lies in [0, 1]"
 _OFF = 0.01  # how far a row of probabilities may be from 1: a thousand of them, each rounded to 16 bits
 
 
@@ -37,6 +39,8 @@ class Half(NamedTuple):
 
 def checked_scores(scores: Tensor, classes: int | None) -> Tensor:
     """Scores `[B, C]` in at least float32: 16-bit cosines times a scale of 30 lose tenths of a logit."""
+    if not isinstance(cast(object, scores), Tensor):
+        raise TypeError(f"scores must be a tensor [batch, C], got {type(scores).__name__}")
     if scores.ndim != 2 or (classes is not None and scores.shape[1] != classes):
         wanted = "C" if classes is None else f"{classes}"
         raise ValueError(f"scores must have shape [batch, {wanted}], got {tuple(scores.shape)}")
@@ -104,10 +108,16 @@ def halves(
 def checked_weight(target: Mixed, samples: int) -> float | Tensor:
     mix = target.weight
     if not isinstance(mix, Tensor):
+        if not isinstance(cast(object, mix), Real):
+            raise TypeError(f"{_PART}; it is a number or a tensor, got {type(mix).__name__}")
         if not 0 <= mix <= 1:
-            raise ValueError(f"the weight of Mixed is the part of `first` and lies in [0, 1], got {mix}")
+            raise ValueError(f"{_PART}, got {mix}")
     elif mix.ndim and mix.shape != (samples,):
         raise ValueError(f"the weight of Mixed is one number or [{samples}], got {tuple(mix.shape)}")
+    elif mix.device.type == "cpu" and not torch.compiler.is_compiling():  # as for class indices
+        outside = mix[~((mix >= 0) & (mix <= 1))]
+        if len(outside):
+            raise ValueError(f"{_PART}, got {float(outside[0])}")
     return mix
 
 
