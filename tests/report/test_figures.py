@@ -19,6 +19,7 @@ MakeRun = Callable[..., Path]
 FORMULAS = ("overview", "margins_schematic", "class_margins", "logit_curves", "clouds", "samplers")
 FROM_RUNS = ("groups", "logit_gap", "per_class", "curves", "confusion", "calibration")
 EMBEDDED = ("distortion", "tsne", "head_tail")
+ALONE = ("confusion", "distortion")  # figures of one run
 
 
 def check_files(prefix: Path, keys: set[str]) -> None:
@@ -46,6 +47,8 @@ def test_figures_of_formulas_need_no_run(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", FROM_RUNS)
 def test_figures_of_runs(make_run: MakeRun, tmp_path: Path, name: str) -> None:
     runs = [make_run("a", seed=0), make_run("b", seed=1), make_run("c", loss={"kind": "cross_entropy"})]
+    if name in ALONE:
+        runs = runs[:1]
     check_files(tmp_path / name, set(figure(name, tmp_path / name, runs)))
 
 
@@ -53,6 +56,8 @@ def test_figures_of_runs(make_run: MakeRun, tmp_path: Path, name: str) -> None:
 def test_figures_of_features(make_run: MakeRun, tmp_path: Path, name: str) -> None:
     pytest.importorskip("sklearn")
     runs = [make_run("a"), make_run("b", loss={"kind": "cross_entropy"})]
+    if name in ALONE:
+        runs = runs[:1]
     arrays = figure(name, tmp_path / name, runs, most=60)
     check_files(tmp_path / name, set(arrays))
 
@@ -170,6 +175,43 @@ def test_what_is_missing_is_said_in_one_line(make_run: MakeRun, tmp_path: Path) 
     with pytest.raises(UsageError, match="needs a run folder"):
         figure("groups", tmp_path / "a")
     assert not list(tmp_path.glob("a.*"))
+
+
+@pytest.mark.parametrize("name", sorted({*FROM_RUNS, "tsne", "head_tail"} - set(ALONE)))
+def test_runs_on_other_data_are_not_compared(make_run: MakeRun, tmp_path: Path, name: str) -> None:
+    """The accuracies of one data set would otherwise stand in the order of the classes of another."""
+    for other in (make_run("more", counts=(300, 200, 150, 60, 40, 5)), make_run("fewer", counts=(90, 9))):
+        with pytest.raises(UsageError, match="compares runs on the same data"):
+            figure(name, tmp_path / "a", [make_run(f"a-{other.name}"), other])
+    assert not list(tmp_path.glob("a.*"))
+
+
+def test_no_run_is_left_out_in_silence(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run(f"r{seed}", seed=seed) for seed in range(5)]
+    for name, message in {
+        "confusion": "shows one run folder, 5 were given",
+        "distortion": "shows one run folder, 5 were given",
+        "tsne": "shows up to 4 run folders, 5 were given",
+        "head_tail": "shows up to 4 run folders, 5 were given",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            figure(name, tmp_path / "a", runs)
+
+
+def test_columns_of_one_method_are_told_apart(make_run: MakeRun, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    runs = [make_run("a", seed=3), make_run("b", loss={"kind": "cross_entropy"}), make_run("c", seed=7)]
+    for name in ("tsne", "head_tail"):
+        figure(name, tmp_path / name, runs, most=60)
+        text = (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
+        places = [text.index(f">{title}<") for title in ("GCL-A, seed 3", "Decoupling", "GCL-A, seed 7")]
+        assert places == sorted(places)
+
+
+def test_the_help_names_every_figure() -> None:
+    from longtail.cli import figure as command
+
+    assert tuple(command.NAMES.split(", ")) == NAMES
 
 
 def test_matplotlib_is_loaded_by_figures_only() -> None:

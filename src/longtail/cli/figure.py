@@ -7,9 +7,15 @@ from typing import Annotated
 
 import typer
 
+# What report.figures draws; written out so that help needs neither numpy nor the figures.
+NAMES = (
+    "distortion, overview, margins_schematic, class_margins, logit_curves, tsne, head_tail, clouds, "
+    "samplers, groups, logit_gap, per_class, curves, confusion, calibration"
+)
+
 
 def figure(
-    name: Annotated[str, typer.Argument(help="Which figure; a wrong name lists them.")],
+    name: Annotated[str, typer.Argument(help=f"Which figure: {NAMES}.")],
     out: Annotated[
         Path, typer.Option(help="Where to write: .svg, .pdf, .png and .npz are added to this path.")
     ],

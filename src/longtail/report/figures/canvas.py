@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longtail.errors import UsageError
+from longtail.report import describe
 from longtail.report.reading import RunFiles
 from longtail.report.style import COLUMN, PAGE
 from longtail.report.text import label
 from longtail.run import fsio
+from longtail.run.escape import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,12 +46,20 @@ class Request:
     strength: float = 0.5
     most: int = 5000
 
-    def needed(self, what: str, number: int = 1) -> Sequence[RunFiles]:
-        """The runs; an error that says what is missing where there are too few."""
-        if len(self.runs) < number:
-            raise UsageError(
-                f"the figure {what} needs {'a run folder' if number == 1 else f'{number} run folders'}"
-            )
+    def needed(self, what: str, most: int | None = None) -> Sequence[RunFiles]:
+        """The runs: at least one, no more than the figure can show, all on the same data."""
+        if not self.runs:
+            raise UsageError(f"the figure {what} needs a run folder")
+        if most is not None and len(self.runs) > most:
+            folders = "one run folder" if most == 1 else f"up to {most} run folders"
+            raise UsageError(f"the figure {what} shows {folders}, {len(self.runs)} were given")
+        first = self.runs[0]
+        for run in self.runs[1:]:
+            if _data(run) != _data(first):
+                raise UsageError(
+                    f"the figure {what} compares runs on the same data: "
+                    f"{shown(first.path)} and {shown(run.path)} differ in theirs"
+                )
         return self.runs
 
     def sizes(self) -> list[int]:
@@ -69,6 +79,10 @@ class Drawn:
 
     figure: Figure
     arrays: Arrays
+
+
+def _data(run: RunFiles) -> tuple[str, list[int]]:
+    return describe.dataset(run.recipe, run.data), [int(n) for n in run.counts]
 
 
 def sheet(

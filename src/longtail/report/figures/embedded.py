@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from longtail.errors import UsageError
-from longtail.report import describe
 from longtail.report.figures import embedding
 from longtail.report.figures.canvas import Array, Arrays, Drawn, Request, sheet
 from longtail.report.reading import RunFiles
 from longtail.report.style import BLACK, COLUMN, HEAD, PAGE, TAIL, class_mark, series
+from longtail.report.summary import entries
 from longtail.report.text import label
 from longtail.run.escape import shown
 
@@ -28,7 +28,7 @@ RASTER = 1500  # more points than this become pixels: a vector file of 40,000 ma
 
 def distortion(request: Request) -> Drawn:
     """Four classes, from the head to the tail: the head spreads over the plane and the tail is squeezed."""
-    run = request.needed("distortion")[0]
+    run = request.needed("distortion", most=1)[0]
     found = _features(run)
     classes = embedding.spaced_classes(run.counts, len(TOY_SIZES))
     chosen = embedding.sample(found["train_labels"], classes.tolist(), TOY_SIZES, request.seed)
@@ -54,8 +54,9 @@ def distortion(request: Request) -> Drawn:
 
 def all_classes(request: Request) -> Drawn:
     """Every class, train above and test below, one column a run."""
-    runs = request.needed("tsne")[:MOST_RUNS]
+    runs = request.needed("tsne", most=MOST_RUNS)
     figure, axes = _grid(len(runs))
+    titles = _titles(runs)
     arrays: Arrays = {}
     for column, run in enumerate(runs):
         found = _joint(run, request, None)
@@ -64,7 +65,7 @@ def all_classes(request: Request) -> Drawn:
             axis, own = axes[row * len(runs) + column], found["split"] == row
             _classes(axis, found["points"][own], found["labels"][own], run.counts, found["points"])
             if row == 0:
-                axis.set_title(describe.method(run.recipe))
+                axis.set_title(titles[column])
             if column == 0:
                 axis.set_ylabel(split)
     if len(runs[0].counts) <= 16:
@@ -76,8 +77,9 @@ def all_classes(request: Request) -> Drawn:
 
 def head_tail(request: Request) -> Drawn:
     """The most and the least frequent class, with the model's own boundary between them, dashed."""
-    runs = request.needed("head_tail")[:MOST_RUNS]
+    runs = request.needed("head_tail", most=MOST_RUNS)
     figure, axes = _grid(len(runs))
+    titles = _titles(runs)
     arrays: Arrays = {}
     for column, run in enumerate(runs):
         pair = (int(np.argmax(run.counts)), int(len(run.counts) - 1 - np.argmin(run.counts[::-1])))
@@ -87,12 +89,22 @@ def head_tail(request: Request) -> Drawn:
             axis = axes[row * len(runs) + column]
             _pair(axis, found, row, pair, [label(run.names[c], 14) for c in pair])
             if row == 0:
-                axis.set_title(describe.method(run.recipe))
+                axis.set_title(titles[column])
             if column == 0:
                 axis.set_ylabel(split)
     handles, names = axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=2, markerscale=2)
     return Drawn(figure, arrays)
+
+
+def _titles(runs: Sequence[RunFiles]) -> list[str]:
+    """What stands above each column: the method; where that is not enough, what differs, and the seed."""
+    found: dict[object, str] = {}
+    for entry in entries(runs):
+        for run, seed in zip(entry.runs, entry.seeds):
+            more = f", seed {seed}" if len(entry.runs) > 1 else ""
+            found[run.path.resolve()] = f"{label(entry.title, 24)}{more}"
+    return [found[run.path.resolve()] for run in runs]
 
 
 def _features(run: RunFiles) -> Mapping[str, Array]:

@@ -96,7 +96,7 @@ def curves(request: Request) -> Drawn:
 
 def confusion(request: Request) -> Drawn:
     """Percent of each true class; groups of classes above thirty."""
-    run = request.needed("confusion")[0]
+    run = request.needed("confusion", most=1)[0]
     found = run.predictions
     if found is None:
         where = shown(run.path)
