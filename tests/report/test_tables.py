@@ -32,12 +32,12 @@ def test_markdown_marks_best_and_second(make_run: MakeRun) -> None:
     lines = table(three(make_run), "md").splitlines()
     assert lines[0].startswith("| Data | Method | Top-1 | Many | Medium | Few | Paper | Difference | Seeds |")
     assert lines[2] == (
-        "| handwritten digits, 40 to 1 | GCL-A | **52.50 ± 3.54** | <u>95.00 ± 7.07</u> | **60.00 ± 0.00** "
-        "| **27.50 ± 3.54** | – | – | 0, 1 |"
+        "| handwritten digits, 40 to 1 | GCL-A | **52.50 ± 3.54** | <ins>95.00 ± 7.07</ins> "
+        "| **60.00 ± 0.00** | **27.50 ± 3.54** | – | – | 0, 1 |"
     )
     assert lines[3] == (
-        "| handwritten digits, 40 to 1 | Decoupling | <u>42.50</u> | **100.00** | <u>50.00</u> "
-        "| <u>10.00</u> | – | – | 0 |"
+        "| handwritten digits, 40 to 1 | Decoupling | <ins>42.50</ins> | **100.00** | <ins>50.00</ins> "
+        "| <ins>10.00</ins> | – | – | 0 |"
     )
 
 

@@ -86,7 +86,7 @@ def markdown(found: Sequence[Row]) -> str:
     head = ["Data", "Method", *(title for _, title in METRICS), "Paper", "Difference", "Seeds"]
     lines = ["| " + " | ".join(head) + " |", "| --- | --- |" + " ---: |" * (len(head) - 3) + " --- |"]
     for row in found:
-        cells = [_marked(f, m, "**{}**", "<u>{}</u>") for f, m in zip(row.figures, row.marks)]
+        cells = [_marked(f, m, "**{}**", "<ins>{}</ins>") for f, m in zip(row.figures, row.marks)]
         names = [markdown_text(row.entry.dataset), markdown_text(row.entry.title)]
         lines.append("| " + " | ".join([*names, *cells, *_paper(row), _seeds(row)]) + " |")
     return "\n".join([*lines, "", *_notes(found)])
