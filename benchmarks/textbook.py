@@ -82,16 +82,18 @@ def gcl(cosine: Tensor, target: Tensor, cloud: Tensor) -> Tensor:
 
 
 def training(
-    model: ResNet32, loader: DataLoader[tuple[Tensor, int]], cloud: Tensor, stage: int
+    model: ResNet32, loader: DataLoader[tuple[Tensor, int]], cloud: Tensor, stage: int, device: str = "cpu"
 ) -> Iterator[float]:
     """One loss per step, for ever. In stage 2 the backbone is in eval mode and learns nothing."""
+    model, cloud = model.to(device), cloud.to(device)
     parameters = [model.weight] if stage == 2 else list(model.parameters())
     optimizer = torch.optim.SGD(parameters, lr=0.1 if stage == 1 else 0.002, momentum=0.9, weight_decay=2e-4)
     while True:
         model.train(stage == 1)
         for x, y in loader:
+            x, y = x.to(device), y.to(device)
             weight = np.random.default_rng().beta(1.0, 1.0)
-            other = torch.randperm(len(x))
+            other = torch.randperm(len(x), device=device)
             mixed = weight * x + (1 - weight) * x[other]
             with torch.set_grad_enabled(stage == 1):
                 features = model.features(mixed)
@@ -103,10 +105,10 @@ def training(
             yield loss.item()
 
 
-def testing(model: ResNet32, loader: DataLoader[tuple[Tensor, int]]) -> float:
-    model.eval()
+def testing(model: ResNet32, loader: DataLoader[tuple[Tensor, int]], device: str = "cpu") -> float:
+    model.to(device).eval()
     right = 0
     with torch.no_grad():
         for x, y in loader:
-            right += (model(x).argmax(1) == y).sum().item()
+            right += (model(x.to(device)).argmax(1) == y.to(device)).sum().item()
     return right / len(loader.dataset)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ machine that does other things too (column `load`), threads wait for one another
 run it with --threads 1 and read the ratios of processor time there.
 
     python benchmarks/train_step.py [--rounds 15] [--images 512] [--threads 2] [--name train_step]
+    python benchmarks/train_step.py --device cuda --images 4096 --name train_step_gpu --batches 64 512
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from longtail.engine import environment, frozen, trainable
 from longtail.engine.distributed import World
 from longtail.engine.evaluate import evaluate
 from longtail.engine.feed import Feed
+from longtail.engine.graphs import captured
 from longtail.engine.step import Step
 from longtail.keys import Key
 from longtail.recipe import Cached, Recipe
@@ -60,7 +62,14 @@ def sizes() -> Tensor:
     return counts.exponential(CLASSES, 500, 100)
 
 
-def plain(part: str, batch: int, images: int) -> Turn:
+def waited(turn: Turn, device: str) -> Turn:
+    """The turn, and what it left running on an accelerator."""
+    if device == "cpu":
+        return turn
+    return lambda: (turn(), torch.accelerator.synchronize())[0]
+
+
+def plain(part: str, batch: int, images: int, device: str) -> Turn:
     """A turn of the textbook loop."""
     stored = pixels().permute(0, 2, 3, 1).contiguous().numpy()
     train = part != "evaluation"
@@ -70,9 +79,9 @@ def plain(part: str, batch: int, images: int) -> Turn:
     loader = DataLoader(data, batch_size=batch, shuffle=train, num_workers=0)
     model = textbook.ResNet32(CLASSES)
     if not train:
-        return lambda: (textbook.testing(model, loader), None)[1]
+        return lambda: (textbook.testing(model, loader, device), None)[1]
     cloud = clouds.sizes(sizes()).float()
-    losses = textbook.training(model, loader, cloud, stage=1 if part == "stage 1" else 2)
+    losses = textbook.training(model, loader, cloud, stage=1 if part == "stage 1" else 2, device=device)
     return lambda: _take(losses, images // batch)
 
 
@@ -81,21 +90,21 @@ def _take(steps: Iterator[object], number: int) -> None:
         next(steps)
 
 
-def ours(part: str, batch: int, images: int, precision: str = "bf16") -> Turn:
+def ours(part: str, batch: int, images: int, device: str, precision: str) -> Turn:
     """A turn of our loop: the engine's own feed, model, step and evaluation."""
     cached = part == "stage 2 cached"
-    here, (recipe, data) = World(torch.device("cpu")), _set_up(batch, precision, images, cached)
+    here, (recipe, data) = World(torch.device(device)), _set_up(batch, precision, images, cached)
     environment.steady(here).__enter__()  # until the process ends, as around a run
     model = build.model(recipe.model, CLASSES, Key(0))
     environment.placed(model, recipe, here)
     feed = Feed(here, recipe, data)
     if part == "evaluation":
-        loss = build.loss(recipe.stages[1].loss, sizes())
-        return lambda: evaluate(here, recipe, model, loss, feed.evaluation, sizes()).clear()
+        loss = build.loss(recipe.stages[1].loss, sizes()).to(here.device)
+        return waited(lambda: evaluate(here, recipe, model, loss, feed.evaluation, sizes()).clear(), device)
     if cached:
-        return lambda: _take(_steps(here, recipe, feed, model, 1), EPOCHS * (images // batch))
+        return waited(lambda: _take(_steps(here, recipe, feed, model, 1), EPOCHS * (images // batch)), device)
     steps = _steps(here, recipe, feed, model, 0 if part == "stage 1" else 1)
-    return lambda: _take(steps, images // batch)
+    return waited(lambda: _take(steps, images // batch), device)
 
 
 def _set_up(batch: int, precision: str, images: int, cached: bool) -> tuple[Recipe, Dataset]:
@@ -114,12 +123,12 @@ def _steps(here: World, recipe: Recipe, feed: Feed, model: torch.nn.Module, numb
     """The inner loop of engine/fit.py, without what surrounds it."""
     stage = recipe.stages[number]
     trainable.select(model, stage)
-    loss = build.loss(stage.loss, sizes())
+    loss = build.loss(stage.loss, sizes()).to(here.device)
     optimizer = build.optimizer(stage.optimizer, trainable.groups(model, stage), here.device)
     key, epoch = Key(0), 0
     feed.entered(stage, model, key)
     net = frozen.network(recipe, stage, model)
-    update = Step(here, recipe, stage, net, loss, optimizer)
+    update = captured(Step(here, recipe, stage, net, loss, optimizer))
     while True:
         trainable.set_modes(model, stage)
         for step, mixture, _, share in feed.epoch(stage, key, epoch, start=0):
@@ -128,11 +137,12 @@ def _steps(here: World, recipe: Recipe, feed: Feed, model: torch.nn.Module, numb
         epoch += 1
 
 
-def product(kind: str) -> Turn:
-    """2048^3 matrix products, as many as fill about a tenth of a second."""
+def product(kind: str, device: str) -> Turn:
+    """2048^3 matrix products of random numbers, as many as fill about a tenth of a second on a processor."""
     dtype = torch.bfloat16 if kind == "bf16" else torch.float32
-    left, right = torch.ones(2, 2048, 2048, dtype=dtype).unbind()
-    return lambda: [torch.mm(left, right) for _ in range(4)].clear()
+    draw = torch.Generator().manual_seed(0)
+    left, right = torch.randn(2, 2048, 2048, generator=draw).to(device, dtype).unbind()
+    return waited(lambda: [torch.mm(left, right) for _ in range(4)].clear(), device)
 
 
 def flops(part: str, batch: int) -> float:
@@ -145,13 +155,16 @@ def flops(part: str, batch: int) -> float:
     return counter.get_total_flops() / batch
 
 
-def compare(part: str, batch: int, rounds: int, images: int, threads: int) -> list[dict[str, object]]:
+def compare(  # noqa: PLR0913
+    part: str, batch: int, rounds: int, images: int, threads: int, device: str
+) -> list[dict[str, object]]:
+    work_of = (part, batch, images, device)
     contenders = {
-        "textbook": Contender(plain, part, batch, images, threads=threads),
-        "ours bf16": Contender(ours, part, batch, images, threads=threads),
-        "ours fp32": Contender(ours, part, batch, images, "fp32", threads=threads),
-        "product bf16": Contender(product, "bf16", threads=threads),
-        "product fp32": Contender(product, "fp32", threads=threads),
+        "textbook": Contender(plain, *work_of, threads=threads),
+        "ours bf16": Contender(ours, *work_of, "bf16", threads=threads),
+        "ours fp32": Contender(ours, *work_of, "fp32", threads=threads),
+        "product bf16": Contender(product, "bf16", device, threads=threads),
+        "product fp32": Contender(product, "fp32", device, threads=threads),
     }
     times = measure.race(contenders, rounds)
     work, product_work = flops(part, batch) * images, 4 * 2 * 2048**3
@@ -210,13 +223,16 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=512, help="images in a turn")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--name", default="train_step", help="of the file in benchmarks/results")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--batches", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     given = parser.parse_args()
     rows: list[dict[str, object]] = []
     for part in given.parts:
         for batch in given.batches:
-            rows += compare(part, batch, given.rounds, given.images, given.threads)
+            rows += compare(part, batch, given.rounds, given.images, given.threads, given.device)
+    if given.device != "cpu":
+        rows = [row | {"device": torch.cuda.get_device_name()} for row in rows]
     if set(given.parts) == set(PARTS):
         rows += [row for batch in given.batches for row in whole(rows, batch)]
     print(measure.write(given.name, rows, given.threads))
