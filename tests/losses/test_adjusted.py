@@ -64,6 +64,8 @@ def test_the_feature_balanced_loss_says_what_it_needs(batch, images):
     assert loss.needs == ("progress", "norms")
     with pytest.raises(TypeError, match="progress"):
         loss(*batch)
+    with pytest.raises(TypeError, match="norms= of the features"):
+        loss(*batch, progress=0.5, norms=[1.0] * 16)
     with pytest.raises(ValueError, match="norms"):
         loss(*batch, progress=0.5, norms=torch.ones(3))
     assert bool(torch.isfinite(loss.eval()(*batch)))  # nothing is needed once training is over

@@ -111,7 +111,7 @@ class FeatureBalanced(nn.Module):
     ) -> Tensor:
         logits = targets.checked_scores(scores, len(self.cloud))
         if self.training:
-            if progress is None or norms is None:
+            if progress is None or not isinstance(norms, Tensor):
                 raise TypeError("FeatureBalanced needs progress= in [0, 1] and norms= of the features, [B]")
             if norms.shape != (len(logits),):
                 raise ValueError(f"norms must have shape [{len(logits)}], got {tuple(norms.shape)}")
