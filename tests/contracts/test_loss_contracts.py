@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch.nn.functional import cross_entropy, normalize
 
-from longtail import recipe
+from longtail import losses, recipe
 from longtail.build.losses import loss as build
 from longtail.losses import Mixed
 
@@ -138,6 +138,11 @@ def scores(spec: Any, one: Tensor) -> Tensor:
 @pytest.fixture
 def target() -> Tensor:
     return torch.arange(BATCH) % CLASSES
+
+
+def test_every_public_loss_is_covered():
+    public = {name for name in losses.__all__ if isinstance(getattr(losses, name), type)} - {"Mixed"}
+    assert {type(build(spec, COUNTS)).__name__ for spec in SPECS} == public
 
 
 @EVERY
@@ -343,7 +348,7 @@ def test_what_does_not_fit_is_an_error(spec, scores, target):
     with pytest.raises(ValueError, match="empty"):
         loss(scores[:0], target[:0], **taken(given, torch.arange(0)))
     if "counts" in inspect.signature(type(loss)).parameters:
-        with pytest.raises(ValueError, match=f"{CLASSES}"):
+        with pytest.raises(ValueError, match=rf"scores must have shape \[.*{CLASSES}\]"):
             loss(scores[..., :-1], target.clamp(max=3), **given)
 
 

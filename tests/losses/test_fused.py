@@ -113,10 +113,11 @@ def test_extreme_logits_keep_their_loss(images):
     assert cosine.grad.tolist() == [[0, 0], [-5e3, 5e3]]
 
 
+@pytest.mark.parametrize("focal", [0.0, 2.0])
 @pytest.mark.parametrize("form", FORMS)
-def test_compiled_it_is_the_plain_equations_with_the_same_draw(batch, images, form):
+def test_compiled_it_is_the_plain_equations_with_the_same_draw(batch, images, form, focal):
     cosine, target = batch
-    loss = losses.GCL(images, form=form, margin=0.1, halves="independent")
+    loss = losses.GCL(images, form=form, margin=0.1, focal=focal, halves="independent")
     compiled = torch.compile(copy.deepcopy(loss), backend="aot_eager", fullgraph=True)
     noise = torch.randn(2, 16, 10, generator=torch.Generator().manual_seed(2), dtype=torch.float64) / 3
     mixed = Mixed(target, target.flip(0), 0.25)
@@ -127,3 +128,12 @@ def test_compiled_it_is_the_plain_equations_with_the_same_draw(batch, images, fo
         made.backward()
         gradients.append((made.detach(), mine.grad))
     torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_compiled_it_draws_what_its_generator_gives(batch, images):
+    # A generator cannot be traced: the draw interrupts the graph and is the same.
+    cosine, target = batch
+    loss = losses.GCL(images)
+    compiled = torch.compile(copy.deepcopy(loss), backend="aot_eager")
+    made = [module(cosine, target, generator=torch.Generator().manual_seed(3)) for module in (loss, compiled)]
+    torch.testing.assert_close(made[0], made[1])

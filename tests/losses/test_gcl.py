@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from longtail import clouds, losses
+from longtail import clouds, heads, losses
 from longtail.losses import functional
 from longtail.losses.targets import Mixed
 
@@ -110,6 +110,7 @@ def test_nothing_added_is_the_normalised_softmax(batch, images):
 
 def test_a_margin_alone_is_cosface_or_arcface(batch, images):
     cosine, target = batch
+    cosine[0, target[0]], cosine[1, target[1]] = -0.97, -0.89  # past pi with a margin of 0.5
     euclidean = losses.GCL(images, strength=0.0, margin=0.35)
     torch.testing.assert_close(euclidean(cosine, target), losses.CosFace()(cosine, target))
     angular = losses.GCL(images, form="angular", strength=0.0, margin=0.5, boundary="arcface")
@@ -117,10 +118,11 @@ def test_a_margin_alone_is_cosface_or_arcface(batch, images):
     released = losses.GCL(images, form="angular", strength=0.0, margin=0.5, boundary="released")
     own = cosine.gather(1, target[:, None])[:, 0]
     within = own.acos() + 0.5 <= math.pi
-    assert 0 < int(within.sum())
-    torch.testing.assert_close(
-        released(cosine[within], target[within]), losses.ArcFace()(cosine[within], target[within])
-    )
+    assert 0 < int(within.sum()) < len(own)
+    for i in range(len(own)):
+        one = cosine[i : i + 1], target[i : i + 1]
+        same = torch.isclose(released(*one), losses.ArcFace()(*one), rtol=1e-9)
+        assert bool(same) == bool(within[i])
 
 
 @pytest.mark.parametrize(("strength", "size"), [(0.5, 0.3), (1.0, 0.2657), (0.1, 1.0)])
@@ -169,6 +171,21 @@ def test_the_noise_has_the_moments_of_the_clipped_normal():
     assert abs(float((size == 1).double().mean()) - clipped) < 3 * share
     assert float(drawn.std()) == pytest.approx(1 / 3, rel=3e-3)  # a standard deviation, not a variance
     assert float(size.min()) >= 0 and float(size.max()) == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("noise", ["independent", "shared"])
+def test_sigma_is_the_deviation_of_the_draw(batch, images, form, noise):
+    cosine, target = batch
+    drawn, made = [], []
+    for sigma in (1 / 3, 0.05):
+        loss = losses.GCL(images, form=form, noise=noise, sigma=sigma)
+        source = torch.Generator().manual_seed(1)
+        drawn.append(loss.draw(cosine, target, generator=source))
+        made.append(loss(cosine, target, generator=source.manual_seed(1)))
+    torch.testing.assert_close(drawn[1], 0.15 * drawn[0])
+    torch.testing.assert_close(made[1], loss(cosine, target, noise=drawn[1]))
+    assert made[0] != made[1]
 
 
 def test_independent_noise_differs_between_classes_and_shared_noise_does_not(images):
@@ -386,7 +403,7 @@ def test_loss_and_gradient_are_finite_at_the_poles(form, boundary, scale, dtype)
         assert made.dtype == torch.float32 and bool(torch.isfinite(made))
         (gradient,) = torch.autograd.grad(made, cosine)
         assert gradient.dtype == dtype and bool(torch.isfinite(gradient).all())
-        if form == "angular":
+        if form != "euclidean":
             poles = cosine.detach().float().abs() >= 1
             assert bool((gradient[poles] == 0).all())
 
@@ -430,10 +447,18 @@ def test_a_class_without_images_is_an_error_unless_clamped(batch):
     assert bool(torch.isfinite(made))
 
 
-def test_ten_times_the_counts_or_longer_features_change_nothing(batch, noise, images):
-    cosine, target = batch
-    made = losses.GCL(images)(cosine, target, noise=noise)
-    torch.testing.assert_close(losses.GCL([10 * n for n in images])(cosine, target, noise=noise), made)
+@pytest.mark.parametrize("form", FORMS)
+def test_ten_times_the_counts_or_longer_features_and_anchors_change_nothing(noise, images, form):
+    head = heads.Cosine(6, 10, generator=torch.Generator().manual_seed(0)).double()
+    features = torch.randn(16, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    target = torch.arange(16) % 10
+    made = losses.GCL(images, form=form)(head(features), target, noise=noise)
+    tenfold = losses.GCL([10 * n for n in images], form=form)
+    torch.testing.assert_close(tenfold(head(features), target, noise=noise), made)
+    with torch.no_grad():
+        head.weight *= torch.linspace(0.1, 9, 10)[:, None]
+    longer = head(features * torch.linspace(0.2, 30, 16)[:, None])
+    torch.testing.assert_close(losses.GCL(images, form=form)(longer, target, noise=noise), made)
 
 
 @pytest.mark.parametrize(
