@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +88,19 @@ def test_the_loss_of_each_stage_is_a_curve_of_its_own(make_run: MakeRun) -> None
     first, second = pictures.losses(read(make_run()))
     assert first[0].tolist() == [1, 2, 3, 4] and first[1].tolist() == [2, 1, pytest.approx(2 / 3), 0.5]
     assert second[0].tolist() == [5, 6] and second[1].tolist() == [2, 1]
+
+
+def test_a_noisy_loss_is_a_shade_behind_its_trend(make_run: MakeRun) -> None:
+    run = make_run()
+    rows = [{"stage": 0, "epoch": 1 + i // 15, "step": i + 1, "loss": 1.0 + i % 2} for i in range(40)]
+    (run / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    picture = pictures.over_time(entries([read(run)]))
+    assert picture is not None
+    root = ElementTree.fromstring(base64.b64decode(picture.desk_light.split(",")[1]))
+    shade, trend, *_ = (e for e in root.iter(SVG + "polyline"))
+    assert float(shade.attrib["stroke-opacity"]) < 0.3 and "stroke-opacity" not in trend.attrib
+    heights = [np.ptp([y for _, y in places(line)[5:-5]]) for line in (shade, trend)]
+    assert heights[1] < 0.25 * heights[0]
 
 
 def test_an_entry_keeps_its_colour_where_another_has_no_predictions(make_run: MakeRun) -> None:

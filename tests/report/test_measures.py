@@ -88,6 +88,13 @@ def test_trend_and_thinning_keep_the_mean_of_their_parts() -> None:
     assert x.tolist() == [0.5, 2.5, 4.5, 6.5] and y.tolist() == [1.0, 5.0, 9.0, 13.0]
 
 
+def test_a_noisy_curve_becomes_its_trend_and_a_short_one_stays() -> None:
+    noisy = np.tile([1.0, 3.0], 30)
+    found = measures.smooth(noisy)
+    assert len(found) == 60 and np.abs(found - 2).max() <= 0.2 + 1e-12  # of nine neighbours, five are alike
+    assert measures.smooth(noisy[:14]).tolist() == noisy[:14].tolist()
+
+
 @pytest.mark.parametrize(
     ("rule", "groups"), [("paper", [0, 1, 1, 2]), ("decoupling", [0, 1, 1, 1]), ("lfme", [0, 0, 1, 2])]
 )

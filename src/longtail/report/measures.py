@@ -55,6 +55,11 @@ def trend(values: Array, width: int = 9) -> Array:
     return np.array([np.nanmean(p) if np.any(~np.isnan(p)) else np.nan for p in padded])
 
 
+def smooth(values: Array, least: int = 15) -> Array:
+    """The loss of single batches as a line that can be read: its trend, unless it has few points."""
+    return trend(values, min(9, len(values) // 3)) if len(values) >= least else values
+
+
 def thin(x: Array, y: Array, most: int = 160) -> tuple[Array, Array]:
     """A long curve as the means of at most `most` neighbouring stretches."""
     if len(x) <= most:

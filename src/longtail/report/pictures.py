@@ -96,13 +96,16 @@ def by_class(entries: Sequence[Entry]) -> Picture:
 def over_time(entries: Sequence[Entry]) -> Picture | None:
     """Training loss and test accuracy over the epochs of all stages."""
     shown = entries[:MOST]
-    loss, accuracy = list[curves.Line](), list[curves.Line]()
+    shade, loss, accuracy = list[curves.Line](), list[curves.Line](), list[curves.Line]()
     for color, entry in enumerate(shown):
         for number, run in enumerate(entry.runs):
             place = epochs(run)
             faint, title = number > 0, "" if len(shown) == 1 else entry.title
             for part, (x, y) in enumerate(losses(run)):
-                loss.append(curves.Line("" if part else title, x, y, color, faint))
+                smooth = measures.smooth(y)
+                loss.append(curves.Line("" if part else title, x, smooth, color, faint))
+                if smooth is not y and not faint:
+                    shade.append(curves.Line("", x, y, color, shade=True))
             wanted = ("top1", "many", "medium", "few") if len(shown) == 1 else ("top1",)
             for metric in wanted:
                 x, y = column(run.evals, place, metric)
@@ -110,7 +113,7 @@ def over_time(entries: Sequence[Entry]) -> Picture | None:
                 accuracy.append(curves.Line(named, x, y, metric if len(shown) == 1 else color, faint))
     if not any(len(line.x) for line in (*loss, *accuracy)):
         return None
-    drawn = [line for line in loss if len(line.y)]
+    drawn = [line for line in (*shade, *loss) if len(line.y)]
     highest = max((float(np.nanmax(line.y)) for line in drawn), default=1.0)
     best = max((float(np.nanmax(line.y)) for line in accuracy if len(line.y)), default=100.0)
     top = min(10.0 * np.ceil((best + 1) / 10), 100.0)

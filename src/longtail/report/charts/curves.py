@@ -16,13 +16,15 @@ LETTER = 5.9  # pixels of a small letter, about
 
 @dataclass(frozen=True)
 class Line:
-    """One curve; `color`: a place in the series or a group's name; repeated seeds are faint."""
+    """One curve; `color`: a place in the series or a group's name; repeated seeds are faint, and a noisy
+    curve is a shade behind its own trend."""
 
     title: str
     x: Array
     y: Array
     color: int | str
     faint: bool = False
+    shade: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,8 @@ def _panel(
     _stages(drawing, theme, frame, edges)
     for line in panel.lines:
         points = [frame.at(float(x), float(y)) for x, y in zip(line.x, line.y) if y == y]
-        drawing.polyline(
-            points, _color(theme, line.color), 1.2 if line.faint else 2, opacity=0.5 if line.faint else 1
-        )
+        thick, opacity = (1, 0.2) if line.shade else (1.2, 0.5) if line.faint else (2, 1)
+        drawing.polyline(points, _color(theme, line.color), thick, opacity=opacity)
         if len(points) == 1:
             drawing.circle(points[0], 3, _color(theme, line.color))
 

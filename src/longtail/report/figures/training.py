@@ -76,7 +76,10 @@ def curves(request: Request) -> Drawn:
             ):
                 for part, (x, y) in enumerate(parts):
                     shown_as = name if part == 0 else "_later"
-                    axis.plot(x, y, color=color, linewidth=1, alpha=alpha, label=shown_as)
+                    line = measures.smooth(y) if key == "loss" else y
+                    if line is not y and number == 0:  # single batches, as a shade behind their trend
+                        axis.plot(x, y, color=color, linewidth=0.6, alpha=0.2, label="_shade")
+                    axis.plot(x, line, color=color, linewidth=1.1, alpha=alpha, label=shown_as)
                 for letter, column_ in zip(("_x", ""), zip(*parts)):
                     arrays[f"{key}{letter}_{i}_{number}"] = np.concatenate(column_)
     for start, _ in max((stage_edges(entry.runs[0])[0] for entry in found), key=len)[1:]:
