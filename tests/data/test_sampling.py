@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 import typing
@@ -275,6 +276,21 @@ def test_wrong_targets_are_named(targets, kwargs, message):
         sampling.indices(targets, "class_balanced", seed=0, epoch=0, **kwargs)
 
 
+def test_seed_and_epoch_may_be_any_whole_number_and_nothing_else():
+    wanted = sampling.indices([0, 0, 1, 1], "class_balanced", seed=1, epoch=1, draws=20)
+    for one in (np.int64(1), torch.tensor(1), True):
+        found = sampling.indices([0, 0, 1, 1], "class_balanced", seed=one, epoch=one, draws=20)
+        assert torch.equal(found, wanted)
+    for name in ("seed", "epoch", "draws"):
+        for value in (1.0, "1", [1]):
+            with pytest.raises(TypeError, match=f"{name} must be a whole number"):
+                sampling.indices([0, 1], "instance", **{"seed": 0, "epoch": 0, name: value})
+    sampler = sampling.Sampler([0, 0, 1, 1], "class_balanced", seed=np.int64(1), draws=np.int64(20))
+    sampler.set_epoch(np.int64(1))
+    assert list(sampler) == wanted.tolist()
+    assert json.loads(json.dumps(sampler.state_dict())) == sampler.state_dict()
+
+
 def test_an_order_is_the_same_on_every_machine():
     """Stored once from this code: a change moves the images every past run has seen (CHANGELOG, Numbers)."""
     targets = [0, 0, 0, 0, 0, 0, 1, 1, 1, 2]
@@ -473,6 +489,11 @@ def test_a_state_of_another_sampler_is_refused():
     state = sampling.Sampler(targets_of(SIZES), "instance", seed=1).state_dict()
     with pytest.raises(ValueError, match="another sampler"):
         sampling.Sampler(targets_of(SIZES), "instance", seed=2).load_state_dict(state)
+    for position in (-1, sum(SIZES) + 1):
+        with pytest.raises(ValueError, match=f"0..{sum(SIZES)}, not {position}"):
+            sampling.Sampler(targets_of(SIZES), seed=1).load_state_dict({**state, "position": position})
+    with pytest.raises(TypeError, match="position must be a whole number"):
+        sampling.Sampler(targets_of(SIZES), seed=1).load_state_dict({**state, "position": 3.0})
     with pytest.raises(ValueError, match="has no draws, epoch, position, rule, seed"):
         sampling.Sampler(targets_of(SIZES), "instance", seed=1).load_state_dict({})
 

@@ -6,7 +6,9 @@ sorting algorithm, the platform or the version of numpy.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 import numpy as np
 import torch
@@ -48,10 +50,10 @@ def indices(  # noqa: PLR0913
     """
     labels = labels_of(targets)
     members = _Members(labels, classes)
-    total = len(labels) if draws is None else draws
+    total = len(labels) if draws is None else whole("draws", draws)
     if total < 0:
         raise ValueError(f"draws must not be negative, it is {total}")
-    key = Key(seed).fold("order", rule, epoch)
+    key = Key(whole("seed", seed)).fold("order", rule, whole("epoch", epoch))
     if rule == "instance":
         passes = np.repeat(np.arange(-(-total // len(labels))), len(labels))
         return torch.from_numpy(_grouped_shuffle(key, passes)[:total] % len(labels))
@@ -130,6 +132,14 @@ def _grouped(groups: Integers) -> Integers:
 def _positions(keys: Integers, position_bits: int) -> Integers:
     packed = np.sort((keys << position_bits) + np.arange(len(keys)))
     return packed & ((1 << position_bits) - 1)
+
+
+def whole(name: str, value: SupportsIndex) -> int:
+    """A plain int: as text in a key, 1.0 and True would give another order than 1."""
+    try:
+        return int(operator.index(value))
+    except TypeError as error:
+        raise TypeError(f"{name} must be a whole number, got {value!r}") from error
 
 
 def labels_of(targets: Targets) -> Integers:

@@ -9,7 +9,7 @@ import torch
 from torch.utils import data
 
 from longtail.data.sampling.chances import Rule
-from longtail.data.sampling.order import Targets, indices, labels_of
+from longtail.data.sampling.order import Targets, indices, labels_of, whole
 from longtail.data.sampling.ranks import Remainder, share
 
 
@@ -58,9 +58,9 @@ class Sampler(data.Sampler[int]):
     ):
         self.targets = labels_of(targets)
         self.rule: Rule = rule
-        self.seed, self.epochs, self.classes = seed, epochs, classes
+        self.seed, self.epochs, self.classes = whole("seed", seed), epochs, classes
         self.power, self.beta = power, beta
-        self.draws = len(self.targets) if draws is None else draws
+        self.draws = len(self.targets) if draws is None else whole("draws", draws)
         self.rank, self.world_size = rank, world_size
         self.remainder: Remainder = remainder
         self.epoch = 0
@@ -86,6 +86,7 @@ class Sampler(data.Sampler[int]):
 
     def set_epoch(self, epoch: int) -> None:
         """Select the order of `epoch`. Naming the current epoch again keeps the point of a resumed pass."""
+        epoch = whole("epoch", epoch)
         if epoch != self.epoch:
             self.epoch, self._start, self._given, self._finished = epoch, 0, 0, False
 
@@ -130,5 +131,8 @@ class Sampler(data.Sampler[int]):
         )
         if state != here:
             raise ValueError(f"this state belongs to another sampler: {state} is not {here}")
-        self.epoch, self._start = state["epoch"], state["position"]
+        epoch, position = whole("epoch", state["epoch"]), whole("position", state["position"])
+        if not 0 <= position <= self.draws:
+            raise ValueError(f"a position lies in 0..{self.draws}, not {position}")
+        self.epoch, self._start = epoch, position
         self._given, self._finished = 0, False
