@@ -151,6 +151,12 @@ def test_confident_errors_have_calibration_error_one():
     assert found["ece"] == pytest.approx(1) and found["top1"] == 0
 
 
+def test_a_model_that_diverged_is_not_calibrated():
+    logits = torch.tensor([[50.0, 0.0], [math.nan, math.nan]])
+    found = measured([5, 5], logits, torch.tensor([0, 1]))
+    assert math.isnan(found["ece"]) and math.isnan(found["loss"])
+
+
 def test_a_confidence_on_an_edge_belongs_to_the_lower_bin():
     """Two bins; confidences 0.5 (wrong) and 0.9 (right): apart, |0 - .5| / 2 + |1 - .9| / 2."""
     logits = torch.tensor([[0.0, 0.0], [math.log(9.0), 0.0]], dtype=torch.float64)

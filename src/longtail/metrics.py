@@ -92,6 +92,7 @@ class Meter:
 
     def _calibrate(self, sums: dict[str, Tensor], confidence: Tensor, hit: Tensor) -> None:
         bins = ((confidence * self.bins).ceil() - 1).clamp(0, self.bins - 1)  # bin b is (b, b + 1] / bins
+        bins = bins.nan_to_num(0)  # in no bin at all, a NaN would count as calibrated
         inside = bins[:, None] == torch.arange(self.bins, device=bins.device)
         # a masked sum and not index_add: atomic additions of floats depend on their order
         sums["bin_images"] += inside.sum(0)
