@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageChops
 
 from longtail.report import page
 
@@ -152,9 +152,14 @@ def test_the_test_would_notice(tmp_path: Path, listener: Listener) -> None:
 def test_the_page_fits_the_screen_and_follows_the_scheme(
     make_run: MakeRun, tmp_path: Path, listener: Listener, width: int, dark: bool
 ) -> None:
-    page.write([make_run()], tmp_path / "report.html")
+    names = [f"a_long_name_without_a_space_{i}_" * 3 for i in range(12)]
+    counts = [400 // (i + 1) for i in range(12)]
+    runs = [make_run(f"a{seed}", counts=counts, names=names, seed=seed) for seed in (0, 1)]
+    other = {"name": "another_long_name_without_a_space" * 2}
+    runs.append(make_run("b" * 80, counts=counts, names=names, loss={"kind": "focal"}, recipe=other))
+    page.write(runs, tmp_path / "report.html")
     shot = tmp_path / "shot.png"
-    flags = (f"--window-size={width},1600", f"--screenshot={shot}")
+    flags = (f"--window-size={width},12000", f"--screenshot={shot}")  # the whole page, down to its end
     scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
     opened(tmp_path / "report.html", tmp_path / "profile", listener, *flags, scheme)
     image = Image.open(shot).convert("L")
@@ -162,4 +167,6 @@ def test_the_page_fits_the_screen_and_follows_the_scheme(
     assert isinstance(ground, int) and (ground < 60 if dark else ground > 240)
     right = image.crop((width - 8, 0, width, image.height))
     assert right.getextrema()[0] == right.getextrema()[1]  # nothing sticks out over the margin
+    last = ImageChops.difference(image, Image.new("L", image.size, ground)).getbbox()
+    assert last is not None and 4000 < last[3] < 11_900
     assert len(image.getcolors() or []) > 40  # and it is not blank

@@ -221,6 +221,23 @@ def test_seeds_are_one_row_with_their_spread(make_run: MakeRun, tmp_path: Path) 
     assert "0, 1" in text and "digits.gcl" in text
 
 
+def test_a_phone_has_room_for_the_figures_and_the_stages(make_run: MakeRun, tmp_path: Path) -> None:
+    """The spread can stand below its mean, and the cells of a stage one below the other, with their names."""
+    runs = [make_run("a", seed=0), make_run("b", seed=1, hits=(10, 6, 4, 2))]
+    dom = parsed(runs, tmp_path / "out.html")
+    assert " ± 3.54" in dom.text and "52.50" in dom.text
+    text = (tmp_path / "out.html").read_text(encoding="utf-8")
+    names = re.findall(r' data-name="([^"]*)"', text)
+    assert names == ["Epochs", "Loss", "Sampling", "Mixing", "Trains", "Optimiser"] * 2
+    assert "content: attr(data-name)" in dom.style and "td .spread { display: block" in dom.style
+
+
+def test_no_line_break_parts_a_setting_from_its_value(make_run: MakeRun, tmp_path: Path) -> None:
+    text = " ".join(parsed([make_run()], tmp_path / "out.html").text)
+    for part in ("lr 0.1", "momentum 0.9", "decay 0.0002", "cloud log", "(alpha 1)"):
+        assert part.replace(" ", "\u00a0") in text, part
+
+
 def test_runs_on_other_data_stand_in_blocks_of_their_own(make_run: MakeRun, tmp_path: Path) -> None:
     dom = parsed([make_run("a"), make_run("b", counts=(300, 30, 3))], tmp_path / "out.html")
     assert sum(name == "h2" for name, _ in dom.tags) == 4  # two blocks, recipe, environment

@@ -77,21 +77,26 @@ def dataset(recipe: Plain, data: Plain) -> str:
 
 
 def loss(spec: Plain) -> str:
-    """
+    r"""
     >>> loss({"kind": "gcl", "form": "angular", "cloud": "log", "scale": 30.0, "strength": 0.5})
-    'GCL (form angular, cloud log, scale 30, strength 0.5)'
+    'GCL (form\xa0angular, cloud\xa0log, scale\xa030, strength\xa00.5)'
     """
     kind = str(spec.get("kind", "loss"))
-    shown = [f"{key.replace('_', ' ')} {_value(value)}" for key, value in spec.items() if key != "kind"]
+    shown = [
+        _whole(f"{key.replace('_', ' ')} {_value(value)}") for key, value in spec.items() if key != "kind"
+    ]
     name = LOSSES.get(kind, label(kind).replace("_", " "))
     return f"{name} ({', '.join(shown)})" if shown else name
 
 
+STAGE = ("Stage", "Epochs", "Loss", "Sampling", "Mixing", "Trains", "Optimiser")
+
+
 def stage(spec: Plain) -> list[str]:
-    """Cells of one row: name, epochs, loss, sampling, mixing, what trains, optimiser."""
+    """Cells of one row, as in `STAGE`."""
     rate, schedule = spec.get("optimizer") or {}, spec.get("schedule") or {}
     mixing = spec.get("mixing") or {}
-    alpha = f" (alpha {_value(mixing['alpha'])})" if "alpha" in mixing else ""
+    alpha = " " + _whole(f"(alpha {_value(mixing['alpha'])})") if "alpha" in mixing else ""
     trains = " and ".join(label(part) for part in spec.get("trains") or ())
     normalisation = label(spec.get("batchnorm", "adapting"))
     details = [f"batches of {spec.get('batch_size', '?')}", f"lr {_value(rate.get('lr', '?'))}"]
@@ -106,7 +111,7 @@ def stage(spec: Plain) -> list[str]:
         label((spec.get("sampling") or {}).get("rule", "instance")).replace("_", " "),
         label(mixing.get("kind", "none")) + alpha,
         f"{trains or 'nothing'}, head {label(spec.get('head', 'kept'))}, BatchNorm {normalisation}",
-        ", ".join([*details, label(schedule.get("kind", "constant")) + " schedule"]),
+        ", ".join([*map(_whole, details), label(schedule.get("kind", "constant")) + " schedule"]),
     ]
 
 
@@ -174,10 +179,15 @@ def _words(number: int) -> str:
     return {2: "two", 3: "three", 4: "four"}.get(number, str(number))
 
 
+def _whole(words: str) -> str:
+    """A name and its value, which no line break parts."""
+    return words.replace(" ", "\u00a0") if len(words) <= 30 else words
+
+
 def _value(value: object) -> str:
     if isinstance(value, float):
         return (
-            f"{value:g}" if value == 0.0 or 1e-3 <= abs(value) < 1e5 else f"{value:.0e}".replace("e-0", "e-")
+            f"{value:g}" if value == 0.0 or 1e-4 <= abs(value) < 1e5 else f"{value:.0e}".replace("e-0", "e-")
         )
     if isinstance(value, bool):
         return "yes" if value else "no"

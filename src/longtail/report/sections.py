@@ -21,6 +21,9 @@ COLUMNS = (("top1", "Top-1"), ("many", "Many"), ("medium", "Medium"), ("few", "F
 EXTRA = (("balanced", "Balanced"), ("macro_f1", "Macro F1"), ("worst", "Worst class"), ("ece", "ECE"))
 
 
+ENVIRONMENT = {"dirty": "changes not committed", "cpu": "processor", "kernels": "compiled passes"}
+
+
 @dataclass(frozen=True)
 class Thrift:
     """How much detail a page may hold: rows of the class table, entries with own pictures, samples."""
@@ -45,6 +48,7 @@ def page(entries: Sequence[Entry], thrift: Thrift) -> dict[str, Any]:
         "number": sum(len(entry.runs) for entry in entries),
         "blocks": [_block(i, group, thrift) for i, group in enumerate(blocks.values())],
         "entries": [_recipe(entry) for entry in entries],
+        "stage_columns": describe.STAGE,
         "environment": _environment(entries),
         "notes": _notes(entries),
         "version": label(entries[0].runs[0].env.get("version", "")) if entries[0].runs[0].env else "",
@@ -57,7 +61,7 @@ def _block(number: int, entries: Sequence[Entry], thrift: Thrift) -> dict[str, A
     worst = [(entry.title, classes_of(entry.runs[0], samples=thrift.samples)) for entry in alone]
     return {
         "id": f"data{number + 1}",
-        "dataset": label(entries[0].dataset, 80),
+        "dataset": _heading(label(entries[0].dataset, 80)),
         "size": _size(entries[0].runs[0]),
         "sentences": [_sentence(entry, len(entries) > 1) for entry in entries],
         "several": any(len(entry.runs) > 1 for entry in entries),
@@ -86,6 +90,10 @@ def _sentence(entry: Entry, is_one_of_many: bool) -> str:
     if is_one_of_many:  # the table has the numbers
         return f"{describe.training(first.recipe)}.{seeds or f' Seed {entry.seeds[0]}.'}"
     return describe.sentence(first.recipe, first.data, last, entry.seeds) + seeds
+
+
+def _heading(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _size(run: RunFiles) -> str:
@@ -201,7 +209,10 @@ def _environment(entries: Sequence[Entry]) -> list[dict[str, Any]]:
             facts["images seen"] = f"{int(run.final['images_seen']):,}"
         facts["data digest"] = facts.pop("data_digest", run.data.get("digest", ""))
         facts["manifest sha-256"] = run.manifest.get("sha256") or "no manifest"
-        pairs = [(label(key).replace("_", " "), label(_plain(value), 200)) for key, value in facts.items()]
+        pairs = [
+            (ENVIRONMENT.get(key, label(key).replace("_", " ")), label(_plain(value), 200))
+            for key, value in facts.items()
+        ]
         found.append({"path": shown(run.path, 120), "pairs": pairs})
     return found
 
