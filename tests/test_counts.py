@@ -66,6 +66,20 @@ def test_step_gives_the_published_totals(largest, classes):
         assert made[: classes // 2].tolist() == [largest] * (classes // 2)
 
 
+@pytest.mark.parametrize(("largest", "ratio"), [(49, 49), (98, 49), (4980, 249)])
+def test_rounding_takes_no_image_away(largest, ratio):
+    assert int(largest * (1 / ratio)) < largest // ratio
+    for made in (counts.exponential(10, largest, ratio), counts.step(10, largest, ratio)):
+        assert int(made[-1]) == largest // ratio
+
+
+def test_a_fraction_of_an_image_is_cut_and_not_rounded():
+    assert counts.step(2, 500, 200 / 1.5).tolist() == [500, 3]  # of 3.75
+    assert counts.step(2, 29, 10).tolist() == [29, 2]
+    assert counts.exponential(3, 29, 10).tolist() == [29, 9, 2]  # of 9.17 and 2.9
+    assert counts.pareto(4, 29, 2, alpha=1.0).tolist() == [29, 7, 3, 2]  # of 7.74 and 3.52
+
+
 def test_the_realised_ratio_differs_from_the_nominal_where_truncation_bites():
     assert counts.ratio(counts.exponential(100, 500, 200)) == 250.0
     assert counts.ratio(counts.exponential(10, 5000, 100)) == 100.0

@@ -65,7 +65,7 @@ def exponential(classes: int, largest: int, ratio: float) -> Tensor:
         [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
     """
     factor = 1.0 / _checked_ratio(ratio)
-    return _profile(classes, largest, lambda i: int(largest * factor ** (i / max(classes - 1, 1))))
+    return _profile(classes, largest, lambda i: _truncated(largest * factor ** (i / max(classes - 1, 1))))
 
 
 def step(classes: int, largest: int, ratio: float) -> Tensor:
@@ -77,7 +77,7 @@ def step(classes: int, largest: int, ratio: float) -> Tensor:
     """
     factor = 1.0 / _checked_ratio(ratio)
     half = classes // 2 if classes > 1 else 1
-    return _profile(classes, largest, lambda i: largest if i < half else int(largest * factor))
+    return _profile(classes, largest, lambda i: largest if i < half else _truncated(largest * factor))
 
 
 def pareto(classes: int, largest: int, smallest: int, alpha: float = 6.0) -> Tensor:
@@ -100,7 +100,8 @@ def pareto(classes: int, largest: int, smallest: int, alpha: float = 6.0) -> Ten
     last = (largest / smallest) ** (1 / exponent)
 
     def count(i: int) -> int:
-        return max(smallest, int(largest * (1 + (last - 1) * i / max(classes - 1, 1)) ** -exponent))
+        place = 1 + (last - 1) * i / max(classes - 1, 1)
+        return max(smallest, _truncated(largest * place**-exponent))
 
     return _profile(classes, largest, count)
 
@@ -119,6 +120,12 @@ def _profile(classes: int, largest: int, count: Callable[[int], int]) -> Tensor:
     if int(made.min()) < 1:
         raise ValueError(f"this profile leaves class {int(made.argmin())} without images; lower the ratio")
     return made
+
+
+def _truncated(images: float) -> int:
+    """The whole part; of 0.9999999999999999, which is 49 * (1 / 49), it is 1."""
+    nearest = round(images)
+    return nearest if abs(images - nearest) <= 1e-12 * images else int(images)
 
 
 def _checked_ratio(ratio: float) -> float:
