@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from longtail.engine.progress import Place
 from longtail.errors import Stopped
@@ -87,3 +88,54 @@ def test_a_stopped_run_says_how_to_go_on(command, replaced, tmp_path) -> None:
     replaced("longtail.engine.fit", train=train)
     outcome = command("train", "digits.gcl", "--out", tmp_path / "a")
     assert outcome == (143, "", "stopped after step 7; to go on: longtail train a/recipe.json --out a\n")
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Two classes of ten images each."""
+    root = tmp_path / "pictures"
+    for label, name in enumerate(("cat", "dog")):
+        (root / name).mkdir(parents=True)
+        for index in range(10):
+            Image.new("RGB", (8, 8), (100 * label, 10 * index, 0)).save(root / name / f"{index}.png")
+    return root
+
+
+SMALL = ("backbone=resnet8", "size=8", "epochs=1", "retrain_epochs=1", "batch_size=16")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (3, ["data=gone"]),
+        (2, ["data=pictures", "backbone=resnet9"]),
+        (4, ["data=pictures", "weights=gone.pth"]),
+        (2, ["data=pictures", "--set", "evaluation.split=held_out"]),
+        (3, ["data=pictures", "--set", 'data.longtail={"manifest": "gone.json"}']),
+    ],
+    ids=["data", "backbone", "weights", "found after the first files are written", "manifest"],
+)
+def test_a_run_that_cannot_begin_leaves_nothing(
+    refused, pictures, tmp_path, monkeypatch, code, words
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused(code, "train", "folder.gcl", *words, "--out", "runs/a", "--device", "cpu")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures"]
+    (tmp_path / "made by hand").mkdir()
+    refused(code, "train", "folder.gcl", *words, "--out", "made by hand", "--device", "cpu")
+    assert list((tmp_path / "made by hand").iterdir()) == []
+
+
+def test_the_corrected_command_takes_the_same_folder(
+    command, refused, pictures, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused(3, "train", "folder.gcl", "data=picture", *SMALL, "--out", "a", "--device", "cpu")
+    assert command("train", "folder.gcl", "data=pictures", *SMALL, "--out", "a", "--device", "cpu").code == 0
+    assert command("verify", "a").code == 0
+    # A run that is there keeps what it has, whatever is wrong with the next command.
+    before = sorted((tmp_path / "a").iterdir())
+    (tmp_path / "a" / "MANIFEST.json").unlink()
+    (pictures / "cat").rename(pictures / "cow")
+    refused(4, "train", "a/recipe.json", "--out", "a", "--device", "cpu")
+    assert sorted([*(tmp_path / "a").iterdir(), tmp_path / "a" / "MANIFEST.json"]) == before

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from longtail.errors import MachineError, ModelFileError, UsageError
+from longtail.errors import DataError, MachineError, ModelFileError, UsageError
 from longtail.recipe import Recipe
-from longtail.run import canonical, differences, fsio, manifest
+from longtail.run import canonical, differences, fsio, manifest, undo
 from longtail.run.escape import shown, terminal
 from longtail.run.lock import RunLock, is_held_here
 
 if TYPE_CHECKING:  # reports read run folders without waiting for torch
     from torch import Tensor
 
-RECIPE, FINAL, LOCK = "recipe.json", "final.json", "lock"
+RECIPE, FINAL, LOCK = undo.RECIPE, "final.json", undo.LOCK
 # Named in the manifest of a finished run, yet left out of version control: their absence is no damage.
 LARGE = frozenset({"predictions.safetensors", "samples.safetensors", "features.safetensors"})
 # Clock times differ between two runs of one recipe; without them equal runs have equal manifests.
@@ -72,7 +72,7 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
+        return self.path / undo.CHECKPOINTS
 
     # -------------------------------------------------------------------------------------- one writer
 
@@ -81,13 +81,24 @@ class RunFolder:
 
     @contextlib.contextmanager
     def held(self, *, main: bool = True) -> Generator[None, None, None]:
-        """The lock, for as long as the run goes; only the main process takes it."""
+        """The lock, for as long as the run goes; only the main process takes it.
+
+        A new run that cannot begin (a wrong path, an unknown backbone, a bad image) leaves nothing behind, so
+        that the corrected command finds the folder as it was.
+        """
         if not main:
             yield
             return
         self._refuse_foreign()
+        made = undo.missing(self.path)
         with self.lock():
-            yield
+            is_new = not (self.path / RECIPE).exists()
+            try:
+                yield
+            except (UsageError, DataError, ModelFileError):
+                if is_new:
+                    undo.undo(self.path, made)
+                raise
 
     def create(self, recipe: Recipe, *, need: int = NEEDED_BYTES) -> bool:
         """Starts a run (True) or takes up the one that is there (False), if it is of the same recipe."""
@@ -120,7 +131,7 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise UsageError(f"{shown(self.path)} is a file, not a folder")
         names = os.listdir(self.path) if self.path.is_dir() else []
-        ours = [name for name in names if name == LOCK or name.startswith((".tmp-", ".trash-"))]
+        ours = [name for name in names if name == LOCK or name.startswith(fsio.WASTE)]
         if len(ours) < len(names) and RECIPE not in names:
             raise UsageError(f"{shown(self.path)} is not empty and not a run folder; choose another folder")
 

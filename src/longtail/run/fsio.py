@@ -30,6 +30,7 @@ Hook = Callable[[str, str], None]
 CHUNK = 1 << 20  # bytes per write call
 LARGEST_JSON = 64 << 20
 RETRIES = 2
+WASTE = (".tmp-", ".trash-")  # how names begin of what is being written, or thrown away
 PAUSE = 0.05  # seconds, doubled for the second retry
 
 
@@ -230,14 +231,14 @@ def make_folders(path: str | Path) -> None:
         fsync_dir(part.parent)
 
 
-def remove(path: str | Path) -> None:
-    """A file, link or whole folder; nothing when it is not there."""
+def remove(path: str | Path, *, whole: bool = True) -> None:
+    """A file, link or whole folder (else only an empty one); nothing when it is not there."""
     if not os.path.lexists(path):
         return
     if os.path.islink(path) or not os.path.isdir(path):
         unlink(path)
         return
-    for name in sorted(os.listdir(path)):
+    for name in sorted(os.listdir(path)) if whole else ():
         remove(Path(path) / name)
     _tried("rmdir", os.fspath(path), lambda: os.rmdir(path))
 
@@ -245,5 +246,5 @@ def remove(path: str | Path) -> None:
 def clean(folder: str | Path) -> None:
     """Removes what an interrupted run left half done in `folder`. Only for the holder of the lock."""
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-        if name.startswith((".tmp-", ".trash-")):
+        if name.startswith(WASTE):
             remove(Path(folder) / name)

@@ -36,7 +36,6 @@ class RunLock:
         self._place: tuple[int, int] | None = None
 
     def __enter__(self) -> RunLock:
-        fsio.make_folders(self.path.parent)
         file = self._locked()
         try:
             fsio.truncate(file, 0, self.path)
@@ -57,6 +56,7 @@ class RunLock:
 
     def _locked(self) -> int:
         while True:
+            fsio.make_folders(self.path.parent)
             file = fsio.open_file(self.path, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -106,5 +106,5 @@ def _positions(facts: dict[str, Any]) -> list[tuple[str, dict[str, object]]]:
 def _leftovers(run: RunFolder) -> Iterator[Finding]:
     for folder in (run.path, run.checkpoints):
         for entry in sorted(folder.iterdir()) if folder.is_dir() else []:
-            if entry.name.startswith((".tmp-", ".trash-")):
+            if entry.name.startswith(fsio.WASTE):
                 yield Finding(entry.name, "left by an interrupted run; the next one removes it", False)
