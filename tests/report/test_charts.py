@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longtail.report import pictures
+from longtail.report import measures, pictures
 from longtail.report.charts import calibration, curves
 from longtail.report.reading import read
 from longtail.report.style import LIGHT
@@ -118,6 +118,20 @@ def test_an_entry_keeps_its_colour_where_another_has_no_predictions(make_run: Ma
         patch.setattr(calibration, "draw", draw)
         pictures.calibrated(found)
     assert seen and all(colors == [1] for colors in seen)
+
+
+def test_a_bin_of_few_images_is_pale_and_bends_no_line() -> None:
+    full, few = np.log([3.0, 9.0]), np.log([1.5])  # confidence 0.75 and 0.9; 0.6
+    gaps = np.repeat([*full, *few], [10, 12, 9])
+    logits = np.stack([gaps, np.zeros(31)], axis=1)
+    bins = measures.reliability(logits, np.zeros(31, np.int64))
+    single = calibration.draw([bins], ["a"], [0], LIGHT, compact=True)
+    bars = [e for e in elements(single, "rect") if e.attrib["fill"] == LIGHT.series[0]]
+    assert len(bars) == 6  # three above, three below
+    assert sum("fill-opacity" in bar.attrib for bar in bars) == 2
+    several = calibration.draw([bins, bins], ["a", "b"], [0, 1], LIGHT, compact=True)
+    assert ["fill-opacity" in e.attrib for e in elements(several, "circle")] == [True, False, False] * 2
+    assert sorted(len(places(line)) for line in elements(several, "polyline")) == [2, 2, 15, 15]
 
 
 def test_the_line_of_perfect_calibration_lies_over_the_bars(make_run: MakeRun) -> None:

@@ -53,7 +53,7 @@ def test_reliability_by_hand() -> None:
     logits = np.stack([gaps, np.zeros(4)], axis=1)
     labels = np.array([0, 0, 1, 0])  # right, right, wrong, right
     found = measures.reliability(logits, labels, bins=4)  # (0, .25], (.25, .5], (.5, .75], (.75, 1]
-    assert found["share"].tolist() == [0.0, 0.25, 0.5, 0.25]
+    assert found["share"].tolist() == [0.0, 0.25, 0.5, 0.25] and found["number"].tolist() == [0, 1, 2, 1]
     assert found["accuracy"][1:].tolist() == [1.0, 0.5, 1.0]
     assert found["confidence"][1:].tolist() == pytest.approx([0.5, 0.75, 0.9])
     assert float(found["ece"]) == pytest.approx(0.25 * 0.5 + 0.5 * 0.25 + 0.25 * 0.1)

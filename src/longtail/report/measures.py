@@ -12,6 +12,7 @@ Array = NDArray[Any]
 
 CHUNK = 4096  # rows of logits turned into float64 at a time: 8,142 classes must not fill the memory
 GROUPS = ("many", "medium", "few")
+FEW_IMAGES = 10  # a bin of the reliability diagram with fewer says little
 
 
 def shots(counts: Array, rule: str = "paper") -> dict[str, Array]:
@@ -118,6 +119,7 @@ def reliability(logits: Array, labels: Array, bins: int = 15) -> dict[str, Array
         "confidence": mean[0],
         "accuracy": mean[1],
         "share": number / max(len(right), 1),
+        "number": number,
         "ece": np.asarray(gap),
     }
 

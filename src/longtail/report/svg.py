@@ -28,9 +28,20 @@ class Drawing:
         self.width, self.height = width, height
         self._parts: list[str] = []
 
-    def rect(self, x: float, y: float, width: float, height: float, fill: str, *, round: float = 0) -> None:
-        corner = {"rx": number(round)} if round else {}
-        self._add("rect", x=x, y=y, width=max(width, 0), height=max(height, 0), fill=fill, **corner)
+    def rect(  # noqa: PLR0913 - a rectangle has that many properties
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        fill: str,
+        *,
+        round: float = 0,
+        opacity: float = 1,
+    ) -> None:
+        extra = {"rx": number(round)} if round else {}
+        extra |= {} if opacity == 1 else {"fill-opacity": f"{opacity:g}"}
+        self._add("rect", x=x, y=y, width=max(width, 0), height=max(height, 0), fill=fill, **extra)
 
     def line(self, a: Point, b: Point, stroke: str, width: float = 1, *, dash: str = "") -> None:
         extra = {"stroke-dasharray": dash} if dash else {}

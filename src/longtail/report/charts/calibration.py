@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from longtail.report.charts.frame import Frame, legend, legend_height
-from longtail.report.measures import Array
+from longtail.report.measures import FEW_IMAGES, Array
 from longtail.report.style import Theme
 from longtail.report.svg import Drawing
 
@@ -54,22 +54,21 @@ def _entry(
 ) -> None:
     upper, lower = frames
     edges, known = bins["edges"], bins["share"] > 0
-    for low, high, accuracy, share in zip(edges, edges[1:], bins["accuracy"], bins["share"]):
+    sure = bins["number"] >= FEW_IMAGES
+    for low, high, accuracy, share, enough in zip(edges, edges[1:], bins["accuracy"], bins["share"], sure):
         if single and share > 0:
             for frame, value in ((upper, 100 * accuracy), (lower, 100 * share)):
                 x, y = frame.at(float(low), float(value))
-                drawing.rect(
-                    x + 1, y, frame.at(float(high), 0)[0] - x - 2, frame.bottom - y, color, round=1.5
-                )
+                faint = 1 if enough else 0.35
+                wide, tall = frame.at(float(high), 0)[0] - x - 2, frame.bottom - y
+                drawing.rect(x + 1, y, wide, tall, color, round=1.5, opacity=faint)
     if not single:
         middles = (edges[:-1] + edges[1:]) / 2
         drawing.polyline(
             [lower.at(float(m), float(100 * s)) for m, s in zip(middles, bins["share"])], color, 1.5
         )
-        points = [
-            upper.at(float(c), float(100 * a))
-            for c, a in zip(bins["confidence"][known], bins["accuracy"][known])
-        ]
-        drawing.polyline(points, color)
-        for point in points:
-            drawing.circle(point, 3, color)
+        points = [upper.at(float(c), float(100 * a)) for c, a in zip(bins["confidence"], bins["accuracy"])]
+        drawing.polyline([point for point, enough in zip(points, sure) if enough], color)
+        for point, is_known, enough in zip(points, known, sure):
+            if is_known:
+                drawing.circle(point, 3, color, opacity=1 if enough else 0.35)

@@ -145,9 +145,12 @@ def calibration(request: Request) -> Drawn:
         bins = measures.reliability(kept["logits"], kept["labels"].astype(np.int64))
         arrays |= {f"{key}_{i}": value for key, value in bins.items()}
         color, marker = series(i)
-        known, name = bins["share"] > 0, f"{label(entry.title, 24)} (ECE {float(bins['ece']):.3f})"
-        x, y = bins["confidence"][known], 100 * bins["accuracy"][known]
-        axes[0].plot(x, y, color=color, marker=marker, markersize=3, label=name, clip_on=False)
+        name = f"{label(entry.title, 24)} (ECE {float(bins['ece']):.3f})"
+        sure = bins["number"] >= measures.FEW_IMAGES
+        x, y = bins["confidence"], 100 * bins["accuracy"]
+        axes[0].plot(x[sure], y[sure], color=color, marker=marker, markersize=3, label=name, clip_on=False)
+        few = (bins["share"] > 0) & ~sure  # pale and apart: a handful of images bends no line
+        axes[0].scatter(x[few], y[few], 9, color=color, marker=marker, alpha=0.35, linewidths=0)
     if not arrays:
         where = shown(found[0].runs[0].path)
         raise UsageError(f"none of these runs has predictions; write some with: longtail features {where}")
