@@ -209,6 +209,15 @@ def test_effective_number_goes_from_one_to_the_count():
         counts.effective_number([1, 10], 1.5)
 
 
+def test_the_log_prior_is_the_logarithm_of_the_share():
+    made = counts.log_prior([500, 50, 5])
+    assert made.dtype == torch.float64
+    assert made.tolist() == pytest.approx([math.log(n / 555) for n in (500, 50, 5)], rel=1e-15)
+    assert counts.log_prior([3, 0], zero_count="clamp").tolist() == pytest.approx(
+        [math.log(3 / 4), math.log(1 / 4)]
+    )
+
+
 # ------------------------------------------------------------------------------------------------ shots
 
 

@@ -148,6 +148,12 @@ def ratio(counts: Counts, *, zero_count: ZeroCount = "error") -> float:
     return int(whole.max()) / int(whole.min())
 
 
+def log_prior(counts: Counts, *, zero_count: ZeroCount = "error") -> Tensor:
+    """`log pi_j = log(n_j / N)`, float64: what logit adjustment and its kin add to the logits."""
+    images = checked(counts, zero_count=zero_count).double()
+    return torch.log(images / images.sum())
+
+
 def effective_number(counts: Counts, beta: float) -> Tensor:
     """`E_n = (1 - beta^n) / (1 - beta)` per class, float64 (Eq. 12); n in the limit beta = 1."""
     if not 0 <= beta <= 1:

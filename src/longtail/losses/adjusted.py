@@ -5,7 +5,6 @@ The shift is for training; `.logits` and `.eval()` have none.
 
 from __future__ import annotations
 
-import torch
 from torch import Generator, Tensor, nn
 
 from longtail import clouds
@@ -22,6 +21,7 @@ class LogitAdjusted(nn.Module):
     """Logit-adjusted loss: cross-entropy of `z + tau * log pi` (Menon et al. 2021).
 
     Example:
+        >>> import torch
         >>> LogitAdjusted([500, 50, 5])(torch.zeros(2, 3), torch.tensor([0, 2])).shape
         torch.Size([])
     """
@@ -30,8 +30,7 @@ class LogitAdjusted(nn.Module):
         self, counts: Counts, tau: float = 1.0, *, zero_count: ZeroCount = "error", ignore_index: int = -100
     ):
         super().__init__()
-        images = class_counts.checked(counts, zero_count=zero_count).double()
-        self.log_prior = PerClass(torch.log(images / images.sum()))
+        self.log_prior = PerClass(class_counts.log_prior(counts, zero_count=zero_count))
         self.tau, self.ignore_index = not_negative("tau", tau), ignore_index
 
     def logits(self, scores: Tensor) -> Tensor:
@@ -48,6 +47,7 @@ class BalancedSoftmax(nn.Module):
     """Balanced softmax: logit adjustment with tau = 1, over `scale * scores` (Ren et al. 2020).
 
     Example:
+        >>> import torch
         >>> BalancedSoftmax([500, 50, 5])(torch.zeros(2, 3), torch.tensor([0, 2])).shape
         torch.Size([])
     """
@@ -56,8 +56,7 @@ class BalancedSoftmax(nn.Module):
         self, counts: Counts, scale: float = 1.0, *, zero_count: ZeroCount = "error", ignore_index: int = -100
     ):
         super().__init__()
-        images = class_counts.checked(counts, zero_count=zero_count).double()
-        self.log_prior = PerClass(torch.log(images / images.sum()))
+        self.log_prior = PerClass(class_counts.log_prior(counts, zero_count=zero_count))
         self.scale, self.ignore_index = positive("scale", scale), ignore_index
 
     def logits(self, scores: Tensor) -> Tensor:
@@ -77,6 +76,7 @@ class FeatureBalanced(nn.Module):
     gradient flows into the norms, which is the point of the loss. Both may be left out in `.eval()` mode.
 
     Example:
+        >>> import torch
         >>> loss = FeatureBalanced([500, 50, 5])
         >>> loss(torch.zeros(2, 3), torch.tensor([0, 2]), progress=0.5, norms=torch.ones(2)).shape
         torch.Size([])

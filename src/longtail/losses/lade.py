@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Generator, Tensor, nn
 
 from longtail import counts as class_counts
@@ -22,6 +21,7 @@ class LADE(nn.Module):
     the batch. Both are statistics of the batch: under several processes each has those of its own part.
 
     Example:
+        >>> import torch
         >>> LADE([500, 50, 5])(torch.zeros(2, 3), torch.tensor([0, 2])).shape
         torch.Size([])
     """
@@ -36,8 +36,7 @@ class LADE(nn.Module):
         ignore_index: int = -100,
     ):
         super().__init__()
-        images = class_counts.checked(counts, zero_count=zero_count).double()
-        self.log_prior = PerClass(torch.log(images / images.sum()))
+        self.log_prior = PerClass(class_counts.log_prior(counts, zero_count=zero_count))
         self.strength = not_negative("strength", strength)
         self.regularization = not_negative("regularization", regularization)
         self.ignore_index = ignore_index

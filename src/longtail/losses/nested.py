@@ -41,10 +41,10 @@ class NestedCollaborative(nn.Module):
         ignore_index: int = -100,
     ):
         super().__init__()
-        images = class_counts.checked(counts, zero_count=zero_count).double()
-        self.log_prior = PerClass(torch.log(images / images.sum()))
+        self.log_prior = PerClass(class_counts.log_prior(counts, zero_count=zero_count))
         self.mutual, self.nested = not_negative("mutual", mutual), not_negative("nested", nested)
-        self.hardest = min(len(images), max(2, round(positive("hard", hard) * len(images))))
+        classes = len(self.log_prior)
+        self.hardest = min(classes, max(2, round(positive("hard", hard) * classes)))
         self.ignore_index = ignore_index
 
     def each(self, scores: Tensor) -> Tensor:
