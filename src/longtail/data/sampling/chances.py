@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -80,7 +80,7 @@ def _weights(images: Tensor, rule: Rule, *, power: float, beta: float, mix: floa
         case "reverse":
             return 1 / n
         case _:
-            raise ValueError(f"unknown sampling rule {rule!r}")
+            raise ValueError(f"unknown sampling rule {rule!r}; there are {', '.join(get_args(Rule))}")
 
 
 def _effective_number(n: Tensor, beta: Tensor) -> Tensor:
