@@ -75,16 +75,30 @@ def _closed(row: NDArray[Any], theta: NDArray[Any]) -> NDArray[Any]:
 
 
 def logit_curves(request: Request) -> Drawn:
-    """Two panels: a small and a large cloud."""
+    """Two panels, a small and a large cloud; below each what is lost, which a small cloud hides above."""
     arrays = geometry.logit_curves(seed=request.seed)
-    figure, axes = sheet(1, 2, height=2.15, sharey=True)
-    for index, axis in enumerate(axes):
-        _curves(axis, arrays, index)
-        axis.set_title(f"cloud size δ = {arrays['deltas'][index]:g}")
-        axis.set_xlabel("angle θ to the anchor")
+    figure, axes = sheet(2, 2, height=3.3, sharex=True, gridspec_kw={"height_ratios": [3, 2]})
+    for index, (upper, lower) in enumerate(zip(axes[:2], axes[2:])):
+        _curves(upper, arrays, index)
+        _losses(lower, arrays, index)
+        upper.set_title(f"cloud size δ = {arrays['deltas'][index]:g}")
+        lower.set_xlabel("angle θ to the anchor")
+    axes[1].set_yticklabels([])  # the same values as at the left
     axes[0].set_ylabel("logit at scale 1")
+    axes[2].set_ylabel("logit lost")
     axes[0].legend(loc="lower left", handlelength=1.4, borderaxespad=0.2)
     return Drawn(figure, arrays)
+
+
+def _losses(axis: Axes, arrays: Arrays, index: int) -> None:
+    """The clean logit less the clouded one: GCL-E takes the same everywhere, GCL-A most at a right angle."""
+    for key, color in (("gcl_e", TAIL), ("gcl_a", HEAD)):
+        low, middle, high = arrays["clean"] - arrays[key][index]
+        axis.fill_between(arrays["theta"], low, high, color=color, alpha=0.18, linewidth=0)
+        axis.plot(arrays["theta"], middle, color=color)
+    axis.axhline(0, color=BLACK, linestyle=(0, (4, 2)), linewidth=1.1)
+    axis.locator_params(axis="y", nbins=4)
+    axis.grid(axis="y")
 
 
 def _curves(axis: Axes, arrays: Arrays, index: int) -> None:
