@@ -12,7 +12,9 @@ from PIL import Image
 from safetensors.numpy import load_file, save_file
 
 from longtail.errors import UsageError
-from longtail.report.figures import NAMES, figure, files
+from longtail.report.figures import NAMES, draw, figure, files
+from longtail.report.figures.canvas import Request
+from longtail.report.style import paper
 
 MakeRun = Callable[..., Path]
 
@@ -101,6 +103,28 @@ def test_clouds_and_samplers_are_the_librarys_own(tmp_path: Path) -> None:
     assert chances[0] == pytest.approx(np.array([400, 100, 25]) / 525)
     assert chances[1] == pytest.approx(np.array([20, 10, 5]) / 35)
     assert chances[3] == pytest.approx(np.full(3, 1 / 3))
+
+
+def test_the_boundary_of_the_overview_follows_from_its_anchors(tmp_path: Path) -> None:
+    arrays = figure("overview", tmp_path / "a")
+    for when in ("before", "after"):
+        angle = float(arrays[f"boundary_{when}"][0])
+        head, tail = arrays[f"anchors_{when}"] @ np.array([np.cos(angle), np.sin(angle)])
+        assert head == pytest.approx(tail) and head > 0
+    assert np.rad2deg(arrays["boundary_after"]) == pytest.approx([(76 + 8) / 2])  # anchors of one length
+    assert np.rad2deg(arrays["boundary_before"][0]) < 30  # turned to the tail by the head's long anchor
+
+
+def test_what_a_logit_loses_is_drawn_on_a_scale_of_its_own(tmp_path: Path) -> None:
+    """With a cloud of 0.1 three curves lie within two hundredths of the plane's height."""
+    request = Request()
+    with paper():
+        drawn = draw("logit_curves", request)
+    small, large = drawn.figure.axes[2:]
+    for axis, delta in ((small, 0.1), (large, 0.5)):
+        line = np.asarray(axis.lines[0].get_ydata())
+        assert line == pytest.approx(np.full(361, delta * 0.2248), rel=1e-3)  # GCL-E: the median of |e|
+    assert small.get_ylim()[1] < 0.15 < large.get_ylim()[1]
 
 
 def test_groups_and_gap_by_hand(make_run: MakeRun, tmp_path: Path) -> None:

@@ -19,7 +19,10 @@ TAIL_MARK = "#C2568F"  # the palette's purple, dark enough for small triangles
 
 
 def overview(request: Request) -> Drawn:
-    """Left: features crowd around the head's anchor. Right: clouds around tail points turn the boundary."""
+    """Left: features crowd around the head's long anchor. Right: clouds around tail points turn the boundary.
+
+    A boundary lies where both anchors give one score: with anchors of equal length, halfway between them.
+    """
     generator = Key(request.seed).fold("figure", "overview").numpy()
     head = np.deg2rad(62) + generator.normal(0, 0.3, 60)
     tail = np.deg2rad(8) + generator.normal(0, 0.09, 6)
@@ -29,17 +32,23 @@ def overview(request: Request) -> Drawn:
         "tail_before": _polar(tail + 0.18, radius[60:]),
         "head_after": _polar(np.deg2rad(74) + (head - np.deg2rad(62)) * 0.45, radius[:60]),
         "tail_after": _polar(tail, radius[60:]),
-        "anchors_before": _polar(np.deg2rad([66.0, 28.0]), np.full(2, 1.28)),
+        "anchors_before": _polar(np.deg2rad([66.0, 8.0]), np.array([1.28, 0.99])),
         "anchors_after": _polar(np.deg2rad([76.0, 8.0]), np.full(2, 1.28)),
-        "boundary_before": np.deg2rad([24.0]),
-        "boundary_after": np.deg2rad([45.0]),
         "cloud_radius": np.array([0.035, 0.16]),
     }
+    for when in ("before", "after"):
+        arrays[f"boundary_{when}"] = _between(arrays[f"anchors_{when}"])
     figure, axes = sheet(1, 2, height=1.95)
     for axis, when, title in zip(axes, ("before", "after"), ("cross-entropy", "Gaussian clouded logits")):
         _sector(axis, arrays, when)
         axis.set_title(title)
     return Drawn(figure, arrays)
+
+
+def _between(anchors: NDArray[Any]) -> NDArray[Any]:
+    """The angle at which the scores of two anchors are equal: at a right angle to their difference."""
+    x, y = anchors[0] - anchors[1]
+    return np.array([np.arctan2(-x, y)])
 
 
 def _polar(angle: NDArray[Any], radius: NDArray[Any]) -> NDArray[Any]:
@@ -61,7 +70,8 @@ def _sector(axis: Axes, arrays: Arrays, when: str) -> None:
         axis.plot(points[:, 0], points[:, 1], marker, color=color, markersize=2.6 if kind == "head" else 4)
     for (x, y), color, name in zip(arrays[f"anchors_{when}"], (HEAD, TAIL), ("head", "tail")):
         axis.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 1.1})
-        axis.text(x * 1.06, y * 1.06, name, color=color, ha="center", va="center", fontsize=7)
+        away = 1 + 0.11 / np.hypot(x, y)
+        axis.text(x * away, y * away, name, color=color, ha="center", va="center", fontsize=7)
     line = _polar(arrays[f"boundary_{when}"], np.array([1.36]))[0]
     axis.plot([0, line[0]], [0, line[1]], color=BLACK, linewidth=1, linestyle=(0, (4, 3)))
     axis.set_xlim(-0.4, 1.52)
