@@ -130,7 +130,10 @@ def test_power_spans_the_family():
     [
         ({"counts": [0, 0], "rule": "instance"}, "no class has an image"),
         ({"counts": [3, -1], "rule": "instance"}, "negative"),
-        ({"counts": [3, 1], "rule": "random"}, "unknown sampling rule 'random'; there are instance, class_balanced, .*reverse"),
+        (
+            {"counts": [3, 1], "rule": "random"},
+            "unknown sampling rule 'random'; there are instance, class_balanced, .*reverse",
+        ),
         ({"counts": [3, 1], "rule": "effective_number", "beta": 1.5}, "beta"),
         ({"counts": [3, 1], "rule": "cben", "beta": 1.0}, "beta"),
         ({"counts": [3, 1], "rule": "power", "power": math.nan}, "power"),
