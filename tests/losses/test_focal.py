@@ -48,6 +48,13 @@ def test_a_sample_known_for_certain_has_a_finite_gradient(gamma):
     assert float(functional.focal_factor(torch.tensor([0.0]), gamma)) < 1e-3
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_focal_factor_keeps_its_digits_near_certainty(dtype):
+    each = torch.tensor([1e-12, 1e-7, 1e-3], dtype=dtype)
+    expected = torch.tensor([1e-12, 1e-7, -math.expm1(-1e-3)], dtype=dtype)
+    torch.testing.assert_close(functional.focal_factor(each, 1.0), expected, rtol=1e-6, atol=0)
+
+
 @pytest.mark.parametrize("gamma", [0.0, 2.0])
 def test_class_balanced_is_its_equation(batch, images, entropy, gamma):
     scores, target = batch
