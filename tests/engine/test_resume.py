@@ -7,6 +7,7 @@ processes are in test_killed.py.
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -181,6 +182,15 @@ def test_a_finished_run_is_left_alone(tiny, tmp_path, monkeypatch):
     assert before == {
         p: p.stat().st_mtime_ns for p in run.path.rglob("*") if p.is_file() and p.name != "lock"
     }
+
+
+@pytest.mark.parametrize("name", ["data.json", "manifest.json", "env.json", "model.json", "final.json"])
+def test_a_damaged_file_of_a_finished_run_is_made_again_and_not_vouched_for(tiny, whole, tmp_path, name):
+    shutil.copytree(whole(tiny.gcl()).path, tmp_path / "run")
+    path = tmp_path / "run" / name
+    path.write_bytes(path.read_bytes().replace(b"1", b"2"))
+    train(tiny.gcl(), out=tmp_path / "run")
+    assert tiny.different(tmp_path / "run", whole(tiny.gcl())) == []
 
 
 def test_a_damaged_newest_checkpoint_costs_steps_but_no_bytes(tiny, whole, tmp_path):

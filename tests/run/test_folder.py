@@ -273,3 +273,27 @@ def test_the_digest_of_a_folder_is_that_of_the_file_so_that_new_fields_do_not_or
     (run.path / "recipe.json").write_text(json.dumps(written))
     assert run.recipe() == gcl()
     assert run.digest() != recipe_digest(gcl())
+
+
+def test_every_file_of_a_finished_run_is_compared_before_it_is_used(tmp_path: Path) -> None:
+    run = finished(tmp_path / "a")
+    assert run.read("final.json")["last"]["top1"] == 42.0
+    path = run.path / "final.json"
+    path.write_bytes(path.read_bytes().replace(b"42.0", b"43.0"))
+    with pytest.raises(ModelFileError, match=r"final\.json is damaged: its SHA-256"):
+        run.read("final.json")
+
+
+def test_a_damaged_run_is_reopened_without_what_can_be_made_again(tmp_path: Path) -> None:
+    run = finished(tmp_path / "a")
+    for name in ("data.json", "env.json", "origin.json", "notes.json"):
+        run.write(name, {"counts": [5, 1]})
+    run.seal()
+    for name in ("data.json", "notes.json"):
+        run.write(name, {"counts": [1, 5]})
+    assert not run.is_finished and run.create(gcl()) is False
+    assert not (run.path / "data.json").exists()
+    assert (run.path / "notes.json").exists() and (run.path / "env.json").exists()
+    run.write("origin.json", {})
+    with pytest.raises(ModelFileError, match=r"origin\.json is damaged"):
+        run.create(gcl())

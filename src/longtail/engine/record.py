@@ -75,10 +75,15 @@ class Record:
         positions = self.found[1]["logs"] if self.found else {}
         self.logs = {name: Log.open(self.folder.path / name, positions.get(name)) for name in LOGS}
         self.timing = Timing(self.folder.path / "timing.jsonl")
-        if self.found is None or not (self.folder.path / "env.json").exists():  # or taken over by retrain
-            self.folder.write("env.json", environment.facts(self.here, self.data, self.model))
-            self.folder.write("data.json", facts.about_data(self.recipe, self.data))
-            self.folder.write("manifest.json", self.data.manifest)
+        first = {
+            "env.json": lambda: environment.facts(self.here, self.data, self.model),
+            "data.json": lambda: facts.about_data(self.recipe, self.data),
+            "manifest.json": lambda: self.data.manifest,
+        }
+        for name, made in first.items():
+            # Not there yet though steps are: taken over by retrain, or damaged and removed.
+            if self.found is None or not (self.folder.path / name).exists():
+                self.folder.write(name, made())
 
     def place(self) -> Place:
         at = self.found[1] if self.found else {"stage": 0, "step": 0, "total": 0}

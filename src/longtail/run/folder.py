@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from longtail.errors import DataError, MachineError, ModelFileError, UsageError
 from longtail.recipe import Recipe
-from longtail.run import canonical, differences, fsio, manifest, undo
+from longtail.run import canonical, differences, fsio, manifest, seal, undo
 from longtail.run.escape import shown, terminal
 from longtail.run.lock import RunLock, is_held_here
 
@@ -23,10 +23,6 @@ if TYPE_CHECKING:  # reports read run folders without waiting for torch
     from torch import Tensor
 
 RECIPE, FINAL, LOCK = undo.RECIPE, "final.json", undo.LOCK
-# Named in the manifest of a finished run, yet left out of version control: their absence is no damage.
-LARGE = frozenset({"predictions.safetensors", "samples.safetensors", "features.safetensors"})
-# Clock times differ between two runs of one recipe; without them equal runs have equal manifests.
-NOT_SEALED = frozenset({LOCK, manifest.NAME, "timing.jsonl"})
 NEEDED_BYTES, NEEDED_FILES = 64 << 20, 200
 LARGEST_RECIPE = 4 << 20
 
@@ -111,6 +107,7 @@ class RunFolder:
         is_new = not (self.path / RECIPE).exists()
         if not is_new:
             self._refuse_another(recipe)
+            seal.reopen(self.path)
         fsio.clean(self.path)
         fsio.clean(self.checkpoints)
         self.preflight(need)
@@ -169,7 +166,11 @@ class RunFolder:
         fsio.write_json(self._file(name), value)
 
     def read(self, name: str) -> Any:
-        return fsio.read_json(self._file(name))
+        """The value of a JSON file, compared with the manifest where the run is finished."""
+        try:
+            return canonical.decode(self._bytes(name))
+        except ValueError as error:
+            raise ModelFileError(f"{shown(self.path / name)}: {error}") from error
 
     def write_tensors(self, name: str, held: Mapping[str, Tensor], *, finite: bool = True) -> None:
         """A safetensors file; NaN and infinities are refused unless `finite=False`."""
@@ -182,13 +183,12 @@ class RunFolder:
         """The tensors of a file, compared with the manifest where the run is finished."""
         from longtail.run import tensors
 
+        return tensors.decode(self._bytes(name), shown(self.path / name), finite=finite)
+
+    def _bytes(self, name: str) -> bytes:
         path = self._file(name)
         sealed = manifest.read(self.path, "run")[0] if (self.path / manifest.NAME).exists() else {}
-        if name in sealed:
-            data = manifest.checked(self.path, name, sealed[name])
-        else:
-            data = fsio.read_bytes(path)
-        return tensors.decode(data, shown(path), finite=finite)
+        return manifest.checked(self.path, name, sealed[name]) if name in sealed else fsio.read_bytes(path)
 
     def _file(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
@@ -201,25 +201,12 @@ class RunFolder:
         """Marks the run as finished: MANIFEST.json with the hash of every file, written last."""
         if not (self.path / FINAL).is_file():
             raise ValueError(f"a run is sealed after {FINAL} is written")
-        names = sorted(entry.name for entry in self.path.iterdir() if entry.is_file())
-        files: dict[str, manifest.Entry] = {}
-        for name in names:
-            if name not in NOT_SEALED and not name.startswith("."):
-                fsio.fsync_path(self.path / name)
-                files[name] = fsio.digest(self.path / name)
-        fsio.write_file(self.path / manifest.NAME, manifest.encode("run", files))
+        seal.seal(self.path)
 
     @property
     def is_finished(self) -> bool:
         """Whether the run was sealed and every sealed file is still what it was."""
-        try:
-            files, _ = manifest.read(self.path, "run")
-            for name, wanted in files.items():
-                if name not in LARGE or (self.path / name).exists():
-                    manifest.check(self.path, name, wanted)
-        except ModelFileError:
-            return False
-        return FINAL in files
+        return (self.path / FINAL).exists() and seal.damaged(self.path) == []
 
 
 def _nearest(path: Path) -> Path | None:

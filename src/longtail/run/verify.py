@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, cast
 from longtail.errors import LongtailError, ModelFileError
 from longtail.run import canonical, checkpoint, fsio, logs, manifest, tensors
 from longtail.run.escape import shown
-from longtail.run.folder import LARGE, RunFolder
+from longtail.run.folder import RunFolder
+from longtail.run.seal import LARGE
 
 
 class Finding(NamedTuple):
