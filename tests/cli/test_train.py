@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
 
 from longtail.engine.progress import Place
@@ -17,8 +18,6 @@ from longtail.recipes import catalogue
 @pytest.fixture
 def trained(replaced, run_folder: Path, row: dict[str, Any]) -> list[dict[str, Any]]:
     """An engine that takes three steps and leaves a finished run; the calls it got."""
-    import torch
-
     calls: list[dict[str, Any]] = []
 
     def train(recipe: Any, *, out: Path, device: str | None = None, progress: Any = None) -> None:
@@ -139,3 +138,17 @@ def test_the_corrected_command_takes_the_same_folder(
     (pictures / "cat").rename(pictures / "cow")
     refused(4, "train", "a/recipe.json", "--out", "a", "--device", "cpu")
     assert sorted([*(tmp_path / "a").iterdir(), tmp_path / "a" / "MANIFEST.json"]) == before
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:x", "cuda:", "cpu:0", ""])
+def test_a_device_that_is_none_is_a_wrong_command_line(refused, tmp_path, name) -> None:
+    assert "there are cpu, cuda" in refused(
+        2, "train", "digits.gcl", "--out", tmp_path / "a", "--device", name
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_accelerator_that_is_not_there_is_a_matter_of_the_machine(refused, tmp_path) -> None:
+    absent = f"cuda:{torch.cuda.device_count()}"
+    refused(5, "train", "digits.gcl", "--out", tmp_path / "a", "--device", absent)
+    assert list(tmp_path.iterdir()) == []

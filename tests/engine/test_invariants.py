@@ -25,7 +25,7 @@ from longtail.engine.predict import predict
 from longtail.engine.record import Record
 from longtail.engine.retrain import retrain
 from longtail.engine.step import Step
-from longtail.errors import LongtailError, NumericsError, Stopped
+from longtail.errors import LongtailError, MachineError, NumericsError, Stopped, UsageError
 from longtail.keys import Key
 from longtail.losses import Mixed
 from longtail.recipe import GCL, LDAM, FeatureBalanced, Mixup
@@ -367,3 +367,13 @@ def test_a_step_needs_no_number_on_the_host(tiny, monkeypatch, loss, clip):
 def test_control_a_number_read_from_the_meta_device_raises():
     with pytest.raises(RuntimeError, match="meta"):
         torch.zeros((), device="meta").item()
+
+
+def test_readers_of_a_run_refuse_a_device_that_is_none(tiny, whole, tmp_path):
+    run = whole(tiny.gcl()).path
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    for read in (lt.load, evaluate_run, lambda run, device: predict(run, [tmp_path], device=device)):
+        with pytest.raises(UsageError, match="there are cpu, cuda"):
+            read(run, device="gpu")
+        with pytest.raises(MachineError, match="accelerator"):
+            read(run, device=f"cuda:{torch.cuda.device_count()}")

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from longtail.errors import LongtailError, MachineError
+from longtail.errors import LongtailError, MachineError, UsageError
 
 # A rank that waits longer than this for the others gives up instead of hanging for a night.
 PATIENCE = timedelta(minutes=10)
@@ -100,17 +100,26 @@ class World:
         self.agree(failure)
 
 
-def default_device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def chosen_device(name: str | None = None) -> torch.device:
+    """The device of that name: cpu, cuda or cuda:1. Without a name an accelerator, where there is one."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kind, sign, index = name.partition(":")
+    if kind not in ("cpu", "cuda", "mps") or (sign and (kind != "cuda" or not index.isdecimal())):
+        raise UsageError(f"device {name[:60]}: there are cpu, cuda and, of several accelerators, cuda:1")
+    number = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if (kind == "cuda" and not number) or (kind == "mps" and not torch.backends.mps.is_available()):
+        raise MachineError(f"device {name}: no accelerator is available here; leave --device out")
+    if index and int(index) >= number:
+        raise MachineError(f"device {name}: the accelerators here are cuda:0 to cuda:{number - 1}")
+    return torch.device(name)
 
 
 @contextmanager
 def world(device: str | None = None) -> Generator[World]:
     """The World of this process; joins and leaves the process group when torchrun started us."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    place = torch.device(device) if device else default_device()
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise MachineError(f"device {device}: no accelerator is available here; leave --device out")
+    place = chosen_device(device)
     if size == 1:
         yield World(place)
         return

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from longtail import build
 from longtail.data.splits import Split
 from longtail.engine import environment
-from longtail.engine.distributed import World, default_device
+from longtail.engine.distributed import World, chosen_device
 from longtail.engine.evaluate import clean
 from longtail.engine.load import restored
 from longtail.recipe import Recipe
@@ -21,7 +21,7 @@ def features(run: str | Path, *, device: str | None = None) -> Path:
     """Writes features, clean logits and labels of train (un-augmented) and test; returns the file's path."""
     folder = RunFolder.open(Path(run))
     recipe, facts = folder.recipe(), folder.read("data.json")
-    here = World(torch.device(device) if device else default_device())
+    here = World(chosen_device(device))
     data = build.dataset(recipe.data)
     tensors: dict[str, Tensor] = {}
     with environment.steady(here):

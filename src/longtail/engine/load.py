@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from longtail import build
 from longtail.engine import environment, trainable
-from longtail.engine.distributed import World, default_device
+from longtail.engine.distributed import World, chosen_device
 from longtail.engine.evaluate import clean, evaluate, exact
 from longtail.engine.feed import evaluation_batches
 from longtail.errors import ModelFileError
@@ -41,7 +42,7 @@ def load(run: str | Path, *, device: str | None = None) -> Predictor:
     recipe, facts = folder.recipe(), folder.read("data.json")
     model, loss = restored(folder, recipe, facts)
     predictor = Predictor(model, loss, recipe, tuple(facts["names"]))
-    return predictor.to(torch.device(device) if device else default_device()).eval()
+    return predictor.to(chosen_device(device)).eval()
 
 
 def restored(folder: RunFolder, recipe: Recipe, facts: dict[str, Any]) -> tuple[nn.Module, nn.Module]:
@@ -68,13 +69,11 @@ def restored(folder: RunFolder, recipe: Recipe, facts: dict[str, Any]) -> tuple[
 
 def evaluate_run(run: str | Path, *, split: str | None = None, device: str | None = None) -> dict[str, Any]:
     """The measures of the final model, computed anew from its data. `split` is "test" or "held_out"."""
-    from dataclasses import replace
-
     folder = RunFolder.open(Path(run))
     recipe, facts = folder.recipe(), folder.read("data.json")
     if split is not None:
         recipe = replace(recipe, evaluation=replace(recipe.evaluation, split=split))
-    here = World(torch.device(device) if device else default_device())
+    here = World(chosen_device(device))
     data = build.dataset(recipe.data)
     if list(data.names) != facts["names"] or data.digest != facts["digest"]:
         raise ModelFileError(
@@ -92,7 +91,7 @@ def training_recall(run: str | Path, *, device: str | None = None) -> list[float
     """Per class, percent of its (un-augmented) training images that the final model gets right."""
     folder = RunFolder.open(Path(run))
     recipe, facts = folder.recipe(), folder.read("data.json")
-    here = World(torch.device(device) if device else default_device())
+    here = World(chosen_device(device))
     data = build.dataset(recipe.data)
     with environment.steady(here):
         model, loss = restored(folder, recipe, facts)
