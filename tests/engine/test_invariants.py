@@ -377,3 +377,18 @@ def test_readers_of_a_run_refuse_a_device_that_is_none(tiny, whole, tmp_path):
             read(run, device="gpu")
         with pytest.raises(MachineError, match="accelerator"):
             read(run, device=f"cuda:{torch.cuda.device_count()}")
+
+
+def test_a_run_is_loaded_without_the_file_that_it_began_from(tiny, whole, tmp_path):
+    """The folder holds all its weights; those it was fine-tuned from may be on another machine."""
+    first = whole(tiny.gcl())
+    held = first.read_tensors("model.safetensors")
+    backbone = {n.removeprefix("backbone."): t for n, t in held.items() if n.startswith("backbone.")}
+    (tmp_path / "weights.safetensors").write_bytes(tensors.encode(backbone, "here"))
+    recipe = tiny.gcl()
+    spec = tiny.replace(recipe.model.backbone, weights=str(tmp_path / "weights.safetensors"))
+    run = train(tiny.replace(recipe, model=tiny.replace(recipe.model, backbone=spec)), out=tmp_path / "run")
+    image = torch.rand(2, 3, 8, 8)
+    before = lt.load(run.path, device="cpu")(image)
+    (tmp_path / "weights.safetensors").unlink()
+    assert torch.equal(lt.load(run.path, device="cpu")(image), before)

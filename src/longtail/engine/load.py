@@ -53,7 +53,9 @@ def restored(folder: RunFolder, recipe: Recipe, facts: dict[str, Any]) -> tuple[
             f"{folder.path}: model.json names other classes or another recipe than data.json and "
             "recipe.json; restore the folder from a copy, or train again"
         )
-    model = build.model(recipe.model, len(facts["names"]), Key(recipe.seed).fold("model"))
+    # The run holds all its weights: a file that it began from may be gone by now.
+    bare = replace(recipe.model, backbone=replace(recipe.model.backbone, weights=None))
+    model = build.model(bare, len(facts["names"]), Key(recipe.seed).fold("model"))
     for stage in recipe.stages:
         trainable.reshape_head(model, stage, Key(recipe.seed).fold(stage.name))
     tensors = folder.read_tensors("model.safetensors")
