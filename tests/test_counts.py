@@ -233,12 +233,23 @@ def test_the_three_rules_differ_at_twenty_and_a_hundred_only():
 
 
 @pytest.mark.parametrize(
-    ("ratio", "many", "medium", "few"),
-    [(10, 69, 31, 0), (50, 41, 40, 19), (100, 35, 34, 31), (200, 30, 30, 40)],
+    ("classes", "ratio", "groups"),
+    [
+        *((10, ratio, [10, 0, 0]) for ratio in (10, 20)),
+        *((10, ratio, [10 - medium, medium, 0]) for ratio, medium in ((50, 1), (100, 2), (200, 3))),
+        *((100, ratio, groups) for ratio, groups in ((10, [69, 31, 0]), (20, [53, 47, 0]))),
+        *((100, ratio, groups) for ratio, groups in ((50, [41, 40, 19]), (100, [35, 34, 31]))),
+        (100, 200, [30, 30, 40]),
+    ],
 )
-def test_shots_of_cifar100_are_the_published_ones(ratio, many, medium, few):
-    shots = counts.shots(counts.exponential(100, 500, ratio))
-    assert [int(mask.sum()) for mask in shots] == [many, medium, few]
+def test_shots_of_cifar_are_the_published_ones(classes, ratio, groups):
+    shots = counts.shots(counts.exponential(classes, 50_000 // classes, ratio))
+    assert [int(mask.sum()) for mask in shots] == groups
+
+
+def test_one_class_of_cifar100_changes_its_group_with_the_rule():
+    for ratio, few in ((50, 18), (100, 30)):  # a class of exactly 20 images
+        assert int(counts.shots(counts.exponential(100, 500, ratio), "decoupling").few.sum()) == few
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=50))
