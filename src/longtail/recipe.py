@@ -322,11 +322,30 @@ Mixing = Annotated[Mixup | CutMix | Remix | ManifoldMixup, Field(discriminator="
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class Muon:
+    """Convolution filters step along their orthogonalised momentum, at a rate and decay of their own."""
+
+    lr: Positive = 0.02
+    momentum: Fraction = 0.9
+    weight_decay: NonNegative = 0.05
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class SGD:
+    """`filters`: what convolution filters do instead; the schedule scales both rates alike."""
+
     lr: NonNegative = 0.1
     momentum: Fraction = 0.9
     weight_decay: NonNegative = 2e-4
     nesterov: bool = False
+    filters: Muon | None = None
+
+    @field_validator("filters")
+    @classmethod
+    def _follows(cls, filters: Muon | None, info: ValidationInfo) -> Muon | None:
+        if filters is not None and not info.data.get("lr"):
+            raise ValueError("their rate is kept in proportion to lr, which is 0")
+        return filters
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

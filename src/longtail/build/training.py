@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from longtail.data.batches import Resident
 from longtail.data.images import fitted, resident
 from longtail.data.splits import Split
 from longtail.data.streaming import Large, Streamed
+from longtail.muon import Muon
 from longtail.recipe import SGD, Images, LargeImages, SmallImages
 
 Group = tuple[float, list[tuple[str, nn.Parameter]]]
@@ -22,18 +23,31 @@ Group = tuple[float, list[tuple[str, nn.Parameter]]]
 
 def optimizer(spec: SGD, groups: Iterable[Group], device: torch.device) -> torch.optim.SGD:
     """Fused SGD. On an accelerator the rate is a tensor there, so that a captured step can be replayed."""
-    made = [
-        {
-            "params": [parameter for _, parameter in named],
-            "names": [name for name, _ in named],
-            "factor": factor,
-            "lr": torch.tensor(spec.lr, device=device) if device.type == "cuda" else spec.lr,
-        }
-        for factor, named in groups
-    ]
-    return torch.optim.SGD(
+    made: list[dict[str, Any]] = []
+    for factor, named in groups:
+        if (filters := spec.filters) is None:
+            made.append(_group(named, factor, spec.lr, device))
+            continue
+        made.append(_group([pair for pair in named if pair[1].ndim != 4], factor, spec.lr, device))
+        banks = _group([p for p in named if p[1].ndim == 4], factor * filters.lr / spec.lr, spec.lr, device)
+        turned = {"orthogonal": filters.momentum, "momentum": 0.0, "nesterov": False}
+        made.append(banks | turned | {"weight_decay": filters.weight_decay})
+    made = [group for group in made if group["params"]]
+    kind = torch.optim.SGD if spec.filters is None else Muon
+    return kind(
         made, momentum=spec.momentum, weight_decay=spec.weight_decay, nesterov=spec.nesterov, fused=True
     )
+
+
+def _group(
+    named: list[tuple[str, nn.Parameter]], factor: float, lr: float, device: torch.device
+) -> dict[str, Any]:
+    return {
+        "params": [parameter for _, parameter in named],
+        "names": [name for name, _ in named],
+        "factor": factor,
+        "lr": torch.tensor(lr, device=device) if device.type == "cuda" else lr,
+    }
 
 
 def batches(
