@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,17 @@ def test_runs_that_differ_in_the_seed_alone_are_one_entry(make_run: MakeRun) -> 
     assert figure.spread == pytest.approx(12.5**0.5)  # 50 and 55: variance 12.5 with n - 1
     assert figure.text(1) == "52.5 ± 3.5"
     assert second.figure("top1") == Figure(50.0, None, 1)
+
+
+def test_an_option_that_an_older_version_did_not_know_parts_no_seeds(make_run: MakeRun) -> None:
+    """Written as null where it is left unused, it is the same recipe; where it is used, it is another."""
+    old, unused, used = make_run("a", seed=0), make_run("b", seed=1), make_run("c", seed=2)
+    for run, value in ((unused, None), (used, {"kind": "muon"})):
+        recipe = json.loads((run / "recipe.json").read_text())
+        for stage in recipe["stages"]:
+            stage["optimizer"]["filters"] = value
+        (run / "recipe.json").write_text(json.dumps(recipe))
+    assert [entry.seeds for entry in entries([read(old), read(unused), read(used)])] == [(0, 1), (2,)]
 
 
 def test_a_folder_given_twice_is_one_run(make_run: MakeRun) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from longtail.recipes import paper
 from longtail.recipes.paper_tables import Published
@@ -116,4 +116,14 @@ def _told_apart(group: Sequence[Entry]) -> list[str]:
 def _key(run: RunFiles) -> str:
     recipe = {k: v for k, v in run.recipe.items() if k not in ("seed", "provenance")}
     counts = run.data["counts"]
-    return json.dumps([recipe, counts], sort_keys=True)
+    return json.dumps([_said(recipe), counts], sort_keys=True)
+
+
+def _said(value: Any) -> Any:
+    """Without what is null: an older version of the library did not write an option that is left unused."""
+    if isinstance(value, Mapping):
+        known = cast("Mapping[str, Any]", value)
+        return {key: _said(part) for key, part in known.items() if part is not None}
+    if isinstance(value, list):
+        return [_said(part) for part in cast("list[Any]", value)]
+    return value
