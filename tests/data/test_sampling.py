@@ -492,12 +492,24 @@ def test_a_state_of_another_sampler_is_refused():
     state = sampling.Sampler(targets_of(SIZES), "instance", seed=1).state_dict()
     with pytest.raises(ValueError, match="another sampler"):
         sampling.Sampler(targets_of(SIZES), "instance", seed=2).load_state_dict(state)
+    with pytest.raises(ValueError, match="another sampler"):
+        sampling.Sampler(targets_of(SIZES), seed=2, draws=5).load_state_dict(state)
+    state = sampling.Sampler(targets_of(SIZES), "power", seed=1, power=0.9).state_dict()
+    for other in (
+        sampling.Sampler(targets_of(SIZES), "power", seed=1, power=0.1),
+        sampling.Sampler(targets_of(SIZES).flip(0), "power", seed=1, power=0.9),
+    ):
+        other.set_epoch(7)
+        with pytest.raises(ValueError, match="another sampler or other targets"):
+            other.load_state_dict(state)
+        assert other.epoch == 7  # a refusal changes nothing
+    state = sampling.Sampler(targets_of(SIZES), "instance", seed=1).state_dict()
     for position in (-1, sum(SIZES) + 1):
         with pytest.raises(ValueError, match=f"0..{sum(SIZES)}, not {position}"):
             sampling.Sampler(targets_of(SIZES), seed=1).load_state_dict({**state, "position": position})
     with pytest.raises(TypeError, match="position must be a whole number"):
         sampling.Sampler(targets_of(SIZES), seed=1).load_state_dict({**state, "position": 3.0})
-    with pytest.raises(ValueError, match="has no draws, epoch, position, rule, seed"):
+    with pytest.raises(ValueError, match="has no checksum, draws, epoch, position, rule, seed"):
         sampling.Sampler(targets_of(SIZES), "instance", seed=1).load_state_dict({})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import TypedDict
 
@@ -21,6 +22,7 @@ class State(TypedDict):
     draws: int
     epoch: int
     position: int
+    checksum: int  # of the order of the epoch: whatever it depends on must not have changed
 
 
 class Sampler(data.Sampler[int]):
@@ -116,23 +118,28 @@ class Sampler(data.Sampler[int]):
         """
         used = self._given if given is None else given
         position = min(self._start + used * self.world_size, self.draws)
-        return State(rule=self.rule, seed=self.seed, draws=self.draws, epoch=self.epoch, position=position)
+        return self._state(position)
+
+    def _state(self, position: int) -> State:
+        return State(
+            rule=self.rule,
+            seed=self.seed,
+            draws=self.draws,
+            epoch=self.epoch,
+            position=position,
+            checksum=zlib.crc32(self.order().numpy().tobytes()),
+        )
 
     def load_state_dict(self, state: State) -> None:
         """Continue where `state` was taken: the next pass gives the rest of that epoch."""
         if missing := sorted(State.__annotations__.keys() - state.keys()):
             raise ValueError(f"this is no state of a sampler: it has no {', '.join(missing)}")
-        here = State(
-            rule=self.rule,
-            seed=self.seed,
-            draws=self.draws,
-            epoch=state["epoch"],
-            position=state["position"],
-        )
-        if state != here:
-            raise ValueError(f"this state belongs to another sampler: {state} is not {here}")
         epoch, position = whole("epoch", state["epoch"]), whole("position", state["position"])
         if not 0 <= position <= self.draws:
             raise ValueError(f"a position lies in 0..{self.draws}, not {position}")
-        self.epoch, self._start = epoch, position
-        self._given, self._finished = 0, False
+        before, self.epoch = self.epoch, epoch
+        here = self._state(position)
+        if state != here:
+            self.epoch = before
+            raise ValueError(f"this state belongs to another sampler or other targets: {state} is not {here}")
+        self._start, self._given, self._finished = position, 0, False
