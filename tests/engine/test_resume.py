@@ -7,11 +7,14 @@ processes are in test_killed.py.
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 
 import pytest
 import torch
 
+from longtail.engine import facts
+from longtail.engine.distributed import World
 from longtail.engine.feed import Feed
 from longtail.engine.fit import train
 from longtail.engine.record import Record
@@ -191,6 +194,22 @@ def test_a_damaged_file_of_a_finished_run_is_made_again_and_not_vouched_for(tiny
     path.write_bytes(path.read_bytes().replace(b"1", b"2"))
     train(tiny.gcl(), out=tmp_path / "run")
     assert tiny.different(tmp_path / "run", whole(tiny.gcl())) == []
+
+
+def test_the_command_to_go_on_can_be_typed_as_it_stands(tiny, tmp_path, monkeypatch):
+    out = tmp_path / "my runs; $HOME"
+    with tiny.interrupted(2, "stopped"), pytest.raises(Stopped) as caught:
+        train(tiny.gcl(), out=out)
+    words = shlex.split(str(caught.value).split("to go on: ")[1])
+    assert words == ["longtail", "train", f"{out}/recipe.json", "--out", str(out)]
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert facts.command(World(torch.device("cpu")), RunFolder(out)).endswith(" --device cpu")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    two, four = (World(torch.device("cpu"), 0, size) for size in (2, 4))
+    assert facts.command(two, RunFolder("a")) == (
+        "torchrun --nproc-per-node=2 -m longtail train a/recipe.json --out a"
+    )
+    assert four.program == ["torchrun", "--nnodes=2", "...", "--nproc-per-node=2", "-m", "longtail"]
 
 
 def test_a_damaged_newest_checkpoint_costs_steps_but_no_bytes(tiny, whole, tmp_path):

@@ -40,6 +40,15 @@ class World:
     def is_main(self) -> bool:
         return self.rank == 0
 
+    @property
+    def program(self) -> list[str]:
+        """The words that start `longtail` again as it was started: in as many processes."""
+        if self.size == 1:
+            return ["longtail"]
+        each = int(os.environ.get("LOCAL_WORLD_SIZE", self.size))
+        machines = [f"--nnodes={self.size // each}", "..."] if each < self.size else []
+        return ["torchrun", *machines, f"--nproc-per-node={each}", "-m", "longtail"]
+
     def wrap(self, model: nn.Module) -> nn.Module:
         """The model for the forward pass: DDP when there are several processes, else the model itself."""
         if self.size == 1 or not any(p.requires_grad for p in model.parameters()):

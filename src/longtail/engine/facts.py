@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from longtail import counts as profiles
 from longtail.data.splits import Dataset
-from longtail.engine.distributed import World
+from longtail.engine.distributed import World, chosen_device
 from longtail.recipe import Recipe
-from longtail.run.folder import recipe_digest
+from longtail.run.folder import RunFolder, recipe_digest
 
 
 def identity(here: World, recipe: Recipe, data: Dataset) -> dict[str, Any]:
@@ -45,3 +46,12 @@ def stage_ends(recipe: Recipe, images: int) -> list[int]:
         total += -(-images // stage.batch_size) * stage.epochs
         ends.append(total)
     return ends
+
+
+def command(here: World, folder: RunFolder) -> str:
+    """What to type, in this folder and on this machine, for a stopped run to go on."""
+    path = str(folder.path)
+    words = [*here.program, "train", f"{path}/recipe.json", "--out", path]
+    if here.size == 1 and here.device != chosen_device():
+        words += ["--device", str(here.device)]
+    return shlex.join(words)

@@ -151,8 +151,7 @@ class Record:
             self.save()
         if stop:
             raise Stopped(
-                f"stopped after step {self.total}; to go on: "
-                f"longtail train {self.folder.path / 'recipe.json'} --out {self.folder.path}",
+                f"stopped after step {self.total}; to go on: {facts.command(self.here, self.folder)}",
                 signal_number=self.stop.number or signal.SIGTERM,
             )
 
