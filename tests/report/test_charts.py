@@ -99,6 +99,7 @@ def test_a_noisy_loss_is_a_shade_behind_its_trend(make_run: MakeRun) -> None:
     root = ElementTree.fromstring(base64.b64decode(picture.desk_light.split(",")[1]))
     shade, trend, *_ = (e for e in root.iter(SVG + "polyline"))
     assert float(shade.attrib["stroke-opacity"]) < 0.3 and "stroke-opacity" not in trend.attrib
+    assert shade.attrib["stroke"] == trend.attrib["stroke"] == LIGHT.ink  # blue are the many, beside it
     heights = [np.ptp([y for _, y in places(line)[5:-5]]) for line in (shade, trend)]
     assert heights[1] < 0.25 * heights[0]
 

@@ -102,10 +102,10 @@ def over_time(entries: Sequence[Entry]) -> Picture | None:
             place = epochs(run)
             faint, title = number > 0, "" if len(shown) == 1 else entry.title
             for part, (x, y) in enumerate(losses(run)):
-                smooth = measures.smooth(y)
-                loss.append(curves.Line("" if part else title, x, smooth, color, faint))
+                smooth, own = measures.smooth(y), "all classes" if len(shown) == 1 else color
+                loss.append(curves.Line("" if part else title, x, smooth, own, faint))
                 if smooth is not y and not faint:
-                    shade.append(curves.Line("", x, y, color, shade=True))
+                    shade.append(curves.Line("", x, y, own, shade=True))
             wanted = ("top1", "many", "medium", "few") if len(shown) == 1 else ("top1",)
             for metric in wanted:
                 x, y = column(run.evals, place, metric)
