@@ -212,6 +212,22 @@ def test_the_command_to_go_on_can_be_typed_as_it_stands(tiny, tmp_path, monkeypa
     assert four.program == ["torchrun", "--nnodes=2", "...", "--nproc-per-node=2", "-m", "longtail"]
 
 
+def test_a_run_goes_on_in_a_version_with_more_fields(tiny, whole, tmp_path):
+    run = RunFolder(tmp_path / "run")
+    with tiny.interrupted(4, "stopped"), pytest.raises(Stopped):
+        train(tiny.gcl(), out=run.path)
+    written = json.loads((run.path / "recipe.json").read_text())
+    del written["stages"][0]["views"]  # as if a version without it had begun the run
+    fsio.write_json(run.path / "recipe.json", written)
+    path = checkpoint.folder_of(run.checkpoints, 4)
+    state, about = checkpoint.load(path)
+    checkpoint.save(run.checkpoints, 4, state, about | {"recipe": run.digest()})
+    train(tiny.gcl(), out=run.path)
+    assert run.is_finished
+    one, other = (each.read_tensors("model.safetensors") for each in (run, whole(tiny.gcl())))
+    assert all(torch.equal(one[name], other[name]) for name in other)
+
+
 def test_a_damaged_newest_checkpoint_costs_steps_but_no_bytes(tiny, whole, tmp_path):
     recipe, notes = tiny.gcl(), []
     for at in (2, 5):

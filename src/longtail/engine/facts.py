@@ -9,13 +9,16 @@ from longtail import counts as profiles
 from longtail.data.splits import Dataset
 from longtail.engine.distributed import World, chosen_device
 from longtail.recipe import Recipe
-from longtail.run.folder import RunFolder, recipe_digest
+from longtail.run.folder import RunFolder
 
 
-def identity(here: World, recipe: Recipe, data: Dataset) -> dict[str, Any]:
-    """What a checkpoint must agree with before it is used."""
+def identity(here: World, folder: RunFolder, data: Dataset) -> dict[str, Any]:
+    """What a checkpoint must agree with before it is used. The recipe is taken as the folder has it.
+
+    A newer version reads an old recipe with its new fields at their defaults, which is another text.
+    """
     return {
-        "recipe": recipe_digest(recipe),
+        "recipe": folder.digest(),
         "data": data.digest,
         "names": list(data.names),
         "world_size": here.size,

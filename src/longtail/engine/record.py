@@ -68,7 +68,7 @@ class Record:
         latest = checkpoint.latest(self.folder.checkpoints, warn=self.progress.note)
         if latest is not None:
             self.found = checkpoint.load(latest)
-            checkpoint.require(self.found[1], facts.identity(self.here, self.recipe, self.data))
+            checkpoint.require(self.found[1], facts.identity(self.here, self.folder, self.data))
         if not self.here.is_main:
             return
         self._rotate()  # a run that was killed after saving may have left one too many
@@ -221,7 +221,7 @@ class Record:
         tensors = {"model": dict(self.model.state_dict()), "optimizer": momenta(self.optimizer)}
         if self.average is not None:
             tensors["average"] = self.average.held
-        about = facts.identity(self.here, self.recipe, self.data) | {
+        about = facts.identity(self.here, self.folder, self.data) | {
             "stage": self.number,
             "step": self.step,
             "epochs": self.epochs,
