@@ -202,6 +202,11 @@ def test_effective_number_is_the_geometric_sum(images, beta):
     assert float(counts.effective_weights(images, beta).sum()) == pytest.approx(len(images))
 
 
+def test_effective_number_keeps_its_digits_where_beta_is_almost_one():
+    made = counts.effective_number([1, 3, 500], 1 - 1e-12).tolist()
+    assert made == pytest.approx([n - n * (n - 1) / 2 * 1e-12 for n in (1, 3, 500)], rel=1e-12)
+
+
 def test_effective_number_goes_from_one_to_the_count():
     assert counts.effective_number([1, 10, 0], 0.0).tolist() == [1, 1, 0]
     assert counts.effective_number([1, 10, 0], 1.0).tolist() == [1, 10, 0]

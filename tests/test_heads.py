@@ -274,6 +274,18 @@ def test_a_class_without_features_is_never_predicted():
     assert features.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+@pytest.mark.parametrize("kind", ["un", "l2n", "cl2n"])
+def test_nearest_mean_is_float32_under_autocast(kind, distance):
+    head = heads.NearestMean(kind, distance=distance).fit(
+        10 + torch.randn(30, 4, generator=seeded()), torch.arange(30) % 3
+    )
+    queries = 10 + torch.randn(6, 4, generator=seeded(1))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = head(queries)
+    assert torch.equal(inside, head(queries))
+
+
 def test_fitted_means_travel_in_the_state_dict():
     head = heads.NearestMean("cl2n").fit(
         torch.randn(9, 4, generator=seeded()), torch.arange(9) % 3, num_classes=5

@@ -277,6 +277,7 @@ def test_update_never_reads_the_device():
     meter = Meter(COUNTS).to("meta")
     meter.update(torch.zeros(4, 7, device="meta"), torch.zeros(4, dtype=torch.int64, device="meta"))
     assert all(values.device.type == "meta" for values in meter.tensors().values())
+    assert {values.dtype for values in meter.tensors().values()} == {torch.int64, torch.float64}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -163,7 +163,7 @@ def effective_number(counts: Counts, beta: float) -> Tensor:
         return images
     if beta == 0:  # every class that has an image has one effective image; 0 * log 0 below would be NaN
         return (images > 0).double()
-    # 1 - beta^n by expm1: at n = 1 and beta near 1 the plain difference loses ten digits.
+    # 1 - beta^n by expm1: for few images and beta near 1 the plain difference loses ten digits.
     return -torch.expm1(images * math.log(beta)) / (1 - beta)
 
 
