@@ -71,6 +71,8 @@ def test_the_toy_figure_says_how_large_each_class_became(make_run: MakeRun, tmp_
     assert np.bincount(arrays["labels"]).tolist() == [40, 40, 20, 5]
     assert arrays["areas"].shape == (4,) and (arrays["areas"] > 0).all()
     assert arrays["distances"] == pytest.approx(np.full(4, 12**0.5), rel=0.25)  # 6 unit normals a point
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert f">class 0 (40), spread {arrays['distances'][0]:.2f}<" in text
 
 
 def test_head_and_tail_are_the_most_and_the_least_frequent_class(make_run: MakeRun, tmp_path: Path) -> None:
@@ -153,6 +155,16 @@ def test_few_classes_stand_under_their_names_and_many_do_not(make_run: MakeRun, 
         assert ">class 3<" not in text and "from the most to the fewest" in text
 
 
+def test_the_groups_are_named_below_the_bars_where_there_is_room(make_run: MakeRun, tmp_path: Path) -> None:
+    for name, counts in (("wide", (200, 100, 20, 5)), ("narrow", (200, 90, *(9,) * 60))):
+        figure("per_class", tmp_path / name, [make_run(name, counts=counts)])
+    wide, narrow = (
+        {word for word in ("many", "medium", "few") if f">{word}<" in text}
+        for text in ((tmp_path / f"{n}.svg").read_text(encoding="utf-8") for n in ("wide", "narrow"))
+    )
+    assert wide == {"many", "medium", "few"} and narrow == {"few"}
+
+
 def test_confusion_and_calibration_are_drawn_from_features_too(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(leave_out=("predictions.safetensors",))
     assert figure("confusion", tmp_path / "a", [run])["matrix"].sum() == 40
@@ -220,6 +232,15 @@ def test_no_run_is_left_out_in_silence(make_run: MakeRun, tmp_path: Path) -> Non
     }.items():
         with pytest.raises(UsageError, match=message):
             figure(name, tmp_path / "a", runs)
+
+
+def test_many_classes_have_a_scale_from_head_to_tail(make_run: MakeRun, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    figure("tsne", tmp_path / "many", [make_run("a", counts=[400 - 20 * i for i in range(18)])], most=80)
+    text = (tmp_path / "many.svg").read_text(encoding="utf-8")
+    assert ">most images (400)<" in text and ">fewest (60)<" in text
+    figure("tsne", tmp_path / "few", [make_run("b")], most=80)
+    assert "fewest" not in (tmp_path / "few.svg").read_text(encoding="utf-8")
 
 
 def test_columns_of_one_method_are_told_apart(make_run: MakeRun, tmp_path: Path) -> None:

@@ -44,8 +44,10 @@ def distortion(request: Request) -> Drawn:
         color, marker = series(i)
         own = points[labels == c]
         if i in (0, len(classes) - 1) and len(hulls[i]) > 2:
-            axes[0].fill(hulls[i][:, 0], hulls[i][:, 1], color=color, alpha=0.15, linewidth=0)
-        note = f"{label(run.names[int(c)], 14)} ({len(own)}), spread {arrays['distances'][i]:.3g}"
+            x, y = np.concatenate([hulls[i], hulls[i][:1]]).T
+            axes[0].fill(x, y, color=color, alpha=0.15, linewidth=0)
+            axes[0].plot(x, y, color=color, linewidth=0.9, alpha=0.8)  # one region may lie inside the other
+        note = f"{label(run.names[int(c)], 14)} ({len(own)}), spread {arrays['distances'][i]:.2f}"
         axes[0].plot(own[:, 0], own[:, 1], marker, color=color, markersize=2.4, label=note, linestyle="")
     axes[0].legend(loc="upper center", bbox_to_anchor=(0.5, -0.01), ncols=2, markerscale=1.6, columnspacing=1)
     _bare(axes[0])
@@ -72,7 +74,22 @@ def all_classes(request: Request) -> Drawn:
         names = [label(name, 14) for name in runs[0].names]
         handles, _ = axes[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=5, markerscale=2, columnspacing=1)
+    else:
+        _scale(figure, axes, runs[0].counts)
     return Drawn(figure, arrays)
+
+
+def _scale(figure: Any, axes: list[Axes], counts: NDArray[Any]) -> None:
+    """What the colours of more than sixteen classes mean: the places from the head to the tail."""
+    from matplotlib.cm import ScalarMappable
+
+    bar = figure.colorbar(
+        ScalarMappable(cmap="cividis"), ax=axes, location="bottom", shrink=0.5, aspect=40, pad=0.02
+    )
+    bar.outline.set_visible(False)
+    ends = (f"most images ({int(counts.max()):,})", f"fewest ({int(counts.min()):,})")
+    bar.set_ticks([0, 1], labels=list(ends))
+    bar.ax.tick_params(length=0)
 
 
 def head_tail(request: Request) -> Drawn:
@@ -178,10 +195,11 @@ def _pair(axis: Axes, found: Arrays, row: int, pair: tuple[int, int], names: lis
     own = found["split"] == row
     points, labels = found["points"][own], found["labels"][own]
     for c, name, color, marker in zip(pair, names, (HEAD, TAIL), ("o", "^")):
-        part, is_tail = points[labels == c], c == pair[1]
+        part = points[labels == c]
+        is_rare = len(part) <= 200  # a few marks may be large; a thousand would be a blot
         axis.plot(
-            part[:, 0], part[:, 1], marker, color=color, markersize=3 if is_tail else 1.6, linestyle="",
-            label=name, rasterized=len(part) > RASTER, markeredgewidth=0, alpha=0.9 if is_tail else 0.55,
+            part[:, 0], part[:, 1], marker, color=color, markersize=3 if is_rare else 1.6, linestyle="",
+            label=name, rasterized=len(part) > RASTER, markeredgewidth=0, alpha=0.9 if is_rare else 0.55,
         )  # fmt: skip
     if "boundary_values" in found:
         x, y, values = (found[f"boundary_{key}"] for key in ("x", "y", "values"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from longtail.errors import UsageError
@@ -13,6 +16,9 @@ from longtail.report.summary import entries
 from longtail.report.text import label
 from longtail.run.escape import shown
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 GROUP_COLORS = {"many": MANY, "medium": MEDIUM, "few": FEW}
 
 
@@ -23,7 +29,8 @@ def per_class(request: Request) -> Drawn:
     sorted_ = measures.by_frequency(run.counts, [mean_accuracy(entry) for entry in found])
     masks, order, bar = shots(run), sorted_["order"], sorted_["bar"]
     first = [int(order[np.flatnonzero(bar == i)[0]]) for i in range(len(sorted_["counts"]))]
-    colors = [next((GROUP_COLORS[g] for g, mask in masks.items() if mask[c]), FEW) for c in first]
+    group = [next((g for g, mask in masks.items() if mask[c]), "few") for c in first]
+    colors = [GROUP_COLORS[g] for g in group]
     if len(found) > 1:  # colours tell methods apart then
         colors = [BAR] * len(first)
     figure, axes = sheet(2, 1, height=3.0, sharex=True, gridspec_kw={"height_ratios": [1, 2]})
@@ -34,6 +41,7 @@ def per_class(request: Request) -> Drawn:
     axes[0].yaxis.set_major_formatter("{x:,.0f}")
     axes[0].yaxis.set_minor_formatter("")
     axes[0].set_ylabel("images")
+    _groups(axes, group)
     for i, entry in enumerate(found):
         color, marker = series(i) if len(found) > 1 else (BLACK, "o")
         values = sorted_["accuracy"][i]
@@ -58,6 +66,18 @@ def per_class(request: Request) -> Drawn:
     if len(found) > 1:
         figure.legend(loc="outside upper center", ncols=4, columnspacing=1)
     return Drawn(figure, sorted_)
+
+
+def _groups(axes: Sequence[Axes], group: Sequence[str]) -> None:
+    """A dotted line where the next group begins; the groups' names between the two panels."""
+    for name in dict.fromkeys(group):
+        places = [i for i, g in enumerate(group) if g == name]
+        if places[0] > 0:
+            for axis in axes:
+                axis.axvline(places[0] - 0.5, color="#5a6572", linewidth=0.7, linestyle=(0, (1, 2)))
+        middle, across = (places[0] + places[-1]) / 2, axes[0].get_xaxis_transform()
+        if 200 * len(places) / len(group) > 4 * len(name):  # points: a narrower group has no room for it
+            axes[0].text(middle, -0.06, name, transform=across, ha="center", va="top", fontsize=6.5)
 
 
 def curves(request: Request) -> Drawn:
