@@ -48,7 +48,7 @@ def test_each_image_is_a_row_with_its_classes_in_order(command, predicting, run_
     calls = predicting(GOOD, GOOD)
     outcome = command("predict", run_folder, "a.png", "folder", "--device", "cpu")
     assert outcome.code == 0 and outcome.err == ""
-    assert calls == [{"paths": [Path("a.png"), Path("folder")], "keep_going": False, "device": "cpu"}]
+    assert calls == [{"paths": [Path("a.png"), Path("folder")], "keep_going": True, "device": "cpu"}]
     found = rows(outcome.out)
     assert len(found) == 2
     assert found[0] == {
@@ -103,10 +103,18 @@ def test_a_csv_file_is_what_the_screen_shows(command, predicting, run_folder, tm
     assert (tmp_path / "x.csv").read_text() == shown
 
 
-def test_a_bad_image_stops_with_code_3_and_leaves_no_file(refused, predicting, run_folder, tmp_path) -> None:
+def test_a_bad_image_has_its_row_and_makes_code_3(command, predicting, run_folder, tmp_path) -> None:
     predicting(GOOD, BAD)
-    assert "b.png" in refused(3, "predict", run_folder, "x", "--out", tmp_path / "x.csv")
-    assert not (tmp_path / "x.csv").exists()
+    outcome = command("predict", run_folder, "x", "--out", tmp_path / "x.csv")
+    assert outcome.code == 3
+    assert outcome.err == "error[E300]: 1 of 2 images could not be used; the first: b.png: not an image\n"
+    assert [row["error"] for row in rows((tmp_path / "x.csv").read_text())] == ["", "b.png: not an image"]
+
+
+def test_a_place_that_is_not_there_is_refused_before_the_engine(refused, predicting, run_folder) -> None:
+    calls = predicting(GOOD)
+    assert "no folder" in refused(2, "predict", run_folder, "x", "--out", run_folder / "gone" / "x.csv")
+    assert calls == []
 
 
 def test_a_folder_that_is_no_run_is_refused_before_the_engine(refused, predicting, tmp_path) -> None:

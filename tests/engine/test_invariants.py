@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from longtail.engine.predict import predict
 from longtail.engine.record import Record
 from longtail.engine.retrain import retrain
 from longtail.engine.step import Step
-from longtail.errors import LongtailError, MachineError, NumericsError, Stopped, UsageError
+from longtail.errors import DataError, LongtailError, MachineError, NumericsError, Stopped, UsageError
 from longtail.keys import Key
 from longtail.losses import Mixed
 from longtail.recipe import GCL, LDAM, FeatureBalanced, Mixup
@@ -282,6 +283,26 @@ def test_prediction_of_image_files_is_that_of_the_evaluation(tiny, whole, tmp_pa
         assert prediction.label == data.names[int(row.argmax())]
         assert list(prediction.probabilities.values()) == pytest.approx(row.tolist(), abs=5e-3)
         assert sum(prediction.probabilities.values()) == pytest.approx(1.0)
+
+
+def test_images_are_predicted_through_links_that_were_named_and_no_others(tiny, whole, tmp_path):
+    run, folder = whole(tiny.gcl()).path, tmp_path / "folder"
+    (folder / "deep").mkdir(parents=True)
+    Image.new("RGB", (8, 8), (200, 0, 0)).save(tmp_path / "outside.png")
+    Image.new("RGB", (8, 8)).save(folder / "deep" / "a.png")
+    (folder / "b.png").symlink_to("deep/a.png")
+    (folder / "c.png").symlink_to("../outside.png")
+    (tmp_path / "named.png").symlink_to("outside.png")
+    made = predict(run, [folder, tmp_path / "named.png"], keep_going=True)
+    assert [Path(one.path).name for one in made] == ["b.png", "c.png", "a.png", "named.png"]
+    assert [one.error is None for one in made] == [True, False, True, True]
+    assert "leaves the root" in made[1].error and made[0].probabilities == made[2].probabilities
+    with pytest.raises(DataError, match="leaves the root"):
+        predict(run, [folder])
+    (folder / "c.png").unlink()
+    (folder / "c.png").write_text("no image")
+    (bad,) = predict(run, [folder / "c.png"], keep_going=True)
+    assert bad.error.endswith("not a JPEG, PNG, WebP or BMP image; repair or remove it")
 
 
 # A re-trained run also says where its first stage came from; apart from that, no byte differs.

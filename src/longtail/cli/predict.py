@@ -29,23 +29,25 @@ def predict(
         bool,
         typer.Option(
             "--keep-going",
-            help="Give an image that cannot be read a row with the reason, instead of stopping.",
+            help="End with exit code 0, not 3, although images could not be read; their rows say why.",
         ),
     ] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1.")] = None,
 ) -> None:
     """Name the class of each image, with its probability."""
     from longtail.errors import DataError, UsageError
+    from longtail.run.escape import shown
     from longtail.run.folder import RunFolder
 
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
-        raise UsageError(f"--out {out}: the name must end in .csv or .json")
+        raise UsageError(f"--out {shown(out)}: the name must end in .csv or .json")
+    if out is not None and not out.parent.is_dir():
+        raise UsageError(f"--out {shown(out)}: there is no folder {shown(out.parent)}; make it first")
     RunFolder.open(run)  # a wrong folder is refused before torch is loaded
     from longtail.engine.predict import predict as predicted
     from longtail.run import fsio
-    from longtail.run.escape import shown
 
-    found = predicted(run, paths, keep_going=keep_going, device=device)
+    found = predicted(run, paths, keep_going=True, device=device)
     if out is None:
         sys.stdout.write(as_csv(found, top))
     elif out.suffix.lower() == ".csv":
@@ -53,9 +55,8 @@ def predict(
     else:
         fsio.write_json(out, as_rows(found, top))
     failed = [one for one in found if one.error is not None]
-    note = (
-        f"{len(failed):,} of {len(found):,} images could not be used" if failed else f"{len(found):,} images"
-    )
+    images = f"{len(found):,} image{'s' * (len(found) != 1)}"
+    note = f"{len(failed):,} of {images} could not be used" if failed else images
     if out is not None:
         print(f"{note}; written to {shown(out)}")
     if failed and not keep_going:

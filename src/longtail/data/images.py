@@ -26,9 +26,9 @@ MAX_BYTES = 256 << 20
 WHAT_TO_DO = "repair or remove it, or skip bad images (on_bad_image=skip)"
 
 
-def decode(content: bytes, where: str) -> Image.Image:
+def decode(content: bytes, where: str, *, advice: str = WHAT_TO_DO) -> Image.Image:
     """The first frame as upright RGB. Alpha is dropped; 16-bit grey keeps its high byte."""
-    return _opened(content, where, whole=True)
+    return _opened(content, where, whole=True, advice=advice)
 
 
 def check_header(content: bytes, where: str) -> None:
@@ -36,7 +36,7 @@ def check_header(content: bytes, where: str) -> None:
     _opened(content, where, whole=False)
 
 
-def _opened(content: bytes, where: str, *, whole: bool) -> Image.Image:
+def _opened(content: bytes, where: str, *, whole: bool, advice: str = WHAT_TO_DO) -> Image.Image:
     try:
         with warnings.catch_warnings():
             # Pillow's remarks (odd EXIF, odd palettes) say nothing a user can act on; a bomb is refused.
@@ -46,7 +46,7 @@ def _opened(content: bytes, where: str, *, whole: bool) -> Image.Image:
                 _check_size(image.size)
                 return _rgb(_upright(image)) if whole else image
     except Exception as error:  # decoders raise nearly anything on hostile bytes, MemoryError included
-        raise DataError(f"{where}: {_reason(error, content)}; {WHAT_TO_DO}", number=309) from error
+        raise DataError(f"{where}: {_reason(error, content)}; {advice}", number=309) from error
 
 
 def _check_size(size: tuple[int, int]) -> None:

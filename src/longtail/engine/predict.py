@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from longtail.build.training import prepared
-from longtail.data.images import EXTENSIONS, decode, read_regular
+from longtail.data.images import EXTENSIONS, FileImages, decode, read_regular
 from longtail.engine.load import Predictor, load
 from longtail.errors import DataError
 
 BATCH = 64
+ADVICE = "repair or remove it"
+
+File = tuple[Path, Callable[[], bytes]]  # what it is called, and how to read it
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ def predict(
 
     A file that cannot be used raises DataError, or with `keep_going` becomes a Prediction with its `error`.
     """
-    files = list(_files(paths))
+    files = list(_found(paths))
     if not files:
         raise DataError("no image was named; give files or folders with JPEG, PNG, WebP or BMP images")
     predictor = load(run, device=device)
@@ -45,23 +50,26 @@ def predict(
     return made
 
 
-def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
+def _found(paths: Iterable[str | Path]) -> Iterator[File]:
+    """A path that was named may be a link to anywhere; an image below a folder must lie in the folder."""
     for path in map(Path, paths):
-        if path.is_dir():
-            yield from sorted(
-                p for p in path.rglob("*") if p.suffix.lower() in EXTENSIONS and not p.name.startswith(".")
-            )
-        else:
-            yield path
+        if not path.is_dir():
+            yield path, partial(read_regular, os.path.realpath(path), str(path))
+            continue
+        below = sorted(
+            p for p in path.rglob("*") if p.suffix.lower() in EXTENSIONS and not p.name.startswith(".")
+        )
+        images = FileImages(str(path), [str(p.relative_to(path)) for p in below])
+        yield from ((p, partial(images.encoded, index)) for index, p in enumerate(below))
 
 
-def _batch(predictor: Predictor, files: list[Path], keep_going: bool) -> list[Prediction]:
+def _batch(predictor: Predictor, files: list[File], keep_going: bool) -> list[Prediction]:
     images: list[Tensor] = []
     results: dict[Path, Prediction] = {}
     good: list[Path] = []
-    for file in files:
+    for file, read in files:
         try:
-            images.append(prepared(predictor.images, decode(read_regular(file, str(file)), str(file))))
+            images.append(prepared(predictor.images, decode(read(), str(file), advice=ADVICE)))
             good.append(file)
         except DataError as error:
             if not keep_going:
@@ -74,7 +82,7 @@ def _batch(predictor: Predictor, files: list[Path], keep_going: bool) -> list[Pr
             probabilities = predictor(batch).softmax(dim=-1).cpu()
         for file, row in zip(good, probabilities, strict=True):
             results[file] = _named(file, row, predictor.names)
-    return [results[file] for file in files]
+    return [results[file] for file, _ in files]
 
 
 def _named(file: Path, row: Tensor, names: tuple[str, ...]) -> Prediction:
