@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import cast
 
 import pytest
 import typer
-from PIL import Image
+from PIL import Image, ImageChops, ImageStat
 
 from longtail.cli.failures import Session
 from longtail.cli.main import app
 from longtail.recipes import catalogue
-from longtail.report.figures import NAMES
+from longtail.report.figures import NAMES, figure
+from longtail.report.tables import table
 
 ROOT = Path(__file__).parent.parent
 GALLERY = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
@@ -72,6 +74,51 @@ def test_the_pictures_are_there_small_and_not_blank() -> None:
     assert sorted(files) == sorted(
         [*(ROOT / "docs" / "gallery").iterdir(), *(ROOT / "docs").glob("report-*.png")]
     )
+
+
+DRAWN_HERE = [
+    arguments
+    for arguments in COMMANDS
+    if arguments[0] == "figure"  # those that need nothing but the files of this repository
+    and arguments[1] not in ("confusion", "calibration", "logit_gap", "distortion", "tsne", "head_tail")
+]
+
+
+def difference(one: Path, other: Path) -> float:
+    """The mean difference of two pictures in levels of grey, seen from afar; 255 where their sizes differ."""
+    small: list[Image.Image] = []
+    for path in (one, other):
+        image = Image.open(path).convert("L")
+        small.append(image.resize((image.width // 8, image.height // 8), Image.Resampling.BOX))
+    if small[0].size != small[1].size:
+        return 255.0
+    return ImageStat.Stat(ImageChops.difference(*small)).mean[0]
+
+
+@pytest.mark.parametrize("arguments", DRAWN_HERE, ids=lambda arguments: arguments[1])
+def test_a_picture_is_what_its_command_draws(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    found = parsed(arguments)
+    name, runs = Path(str(found["out"])).name, cast("list[Path]", found["runs"] or [])
+    figure(str(found["name"]), tmp_path / name, runs)
+    assert difference(tmp_path / f"{name}.png", ROOT / "docs" / "gallery" / f"{name}.png") < 1
+
+
+def test_another_picture_would_be_noticed() -> None:
+    assert len(DRAWN_HERE) == 9
+    folder = ROOT / "docs" / "gallery"
+    assert difference(folder / "clouds.png", folder / "samplers.png") > 5
+    assert difference(folder / "confusion-ce.png", folder / "confusion-gcl.png") > 1
+
+
+def test_the_table_is_what_its_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    (arguments,) = (a for a in COMMANDS if a[0] == "table")
+    found = parsed(arguments)
+    (shown,) = re.findall(r"^```latex\n(.*?)^```$", GALLERY, flags=re.MULTILINE | re.DOTALL)
+    assert table(cast("list[Path]", found["runs"]), str(found["format"])).strip() == shown.strip()
 
 
 def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
