@@ -129,6 +129,13 @@ def test_what_a_logit_loses_is_drawn_on_a_scale_of_its_own(tmp_path: Path) -> No
     assert small.get_ylim()[1] < 0.15 < large.get_ylim()[1]
 
 
+def test_an_ending_is_not_doubled(tmp_path: Path) -> None:
+    figure("clouds", tmp_path / "a.png", counts=(50, 5))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "a.pdf", "a.png", "a.svg"]
+    assert files(tmp_path / "a.png") == files(tmp_path / "a")
+    assert files("delta0.5")[2] == Path("delta0.5.png")
+
+
 def test_groups_and_gap_by_hand(make_run: MakeRun, tmp_path: Path) -> None:
     runs = [make_run("a", seed=0), make_run("b", seed=1, hits=(10, 6, 4, 2))]
     arrays = figure("groups", tmp_path / "a", runs)

@@ -52,14 +52,19 @@ def figure(
     request = Request([read(run) for run in runs], tuple(counts), seed, strength, most)
     with paper():
         drawn = draw(known, request)
-        save(drawn, Path(out_prefix))
+        save(drawn, _bare(out_prefix))
     return drawn.arrays
 
 
 def files(out_prefix: str | Path) -> list[Path]:
-    """The paths that `figure` writes."""
-    prefix = Path(out_prefix)
+    """The paths that `figure` writes; an ending of theirs in `out_prefix` is not doubled."""
+    prefix = _bare(out_prefix)
     return [prefix.with_name(prefix.name + suffix) for suffix in SUFFIXES]
+
+
+def _bare(out_prefix: str | Path) -> Path:
+    path = Path(out_prefix)
+    return path.with_suffix("") if path.suffix in SUFFIXES else path
 
 
 def draw(name: Name, request: Request) -> Drawn:  # noqa: C901 - one case a figure
