@@ -17,6 +17,10 @@ def test_the_list_names_every_recipe_with_its_arguments(command) -> None:
         )
 
 
+def test_the_list_has_a_name_too(command) -> None:
+    assert command("recipes", "list") == command("recipes")
+
+
 def test_a_shown_recipe_can_be_trained(command, tmp_path) -> None:
     outcome = command("recipes", "show", "cifar.gcl", "classes=10", "form=angular", "--set", "seed=4")
     assert outcome.code == 0

@@ -14,8 +14,13 @@ recipes = typer.Typer(help="List the recipes, or show one as JSON.", invoke_with
 @recipes.callback()
 def listing(context: typer.Context) -> None:
     """List the recipes, or show one as JSON."""
-    if context.invoked_subcommand is not None:
-        return
+    if context.invoked_subcommand is None:
+        every()
+
+
+@recipes.command("list")
+def every() -> None:
+    """List the recipes with their arguments. `longtail recipes` alone does the same."""
     from longtail.recipes import catalogue
 
     for name, function in catalogue.functions().items():
