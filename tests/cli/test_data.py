@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,18 @@ def test_a_folder_of_images_is_inspected_as_it_is(command, folder) -> None:
     assert facts(outcome.out)["classes"] == "3" and "asked for" not in outcome.out
 
 
+def test_inspect_is_what_data_does(command, folder) -> None:
+    assert command("data", folder) == command("data", "inspect", folder)
+    assert command("data", "digits.gcl", "ratio=20") == command("data", "inspect", "digits.gcl", "ratio=20")
+
+
+def test_the_folder_beside_is_offered(refused, folder) -> None:
+    for words in (["data"], ["data", "inspect"]):
+        assert "did you mean" in (said := refused(2, *words, folder.with_name("picturs")))
+        assert "pictures?" in said
+    assert "pictures?" in refused(3, "data", "inspect", "folder.gcl", f"data={folder.with_name('picturs')}")
+
+
 def test_changes_reach_the_data(command, folder) -> None:
     first = facts(command("data", "inspect", folder).out)["images"]
     second = facts(command("data", "inspect", folder, "--set", "data.test_fraction=0.4").out)["images"]
@@ -64,8 +77,11 @@ def test_a_data_error_has_code_3(refused, tmp_path) -> None:
     refused(3, "data", "inspect", tmp_path / "empty")
 
 
-def test_a_manifest_is_written_and_can_be_trained_on(command, tmp_path) -> None:
-    out = tmp_path / "choice.json"
+def test_a_manifest_is_written_and_can_be_trained_on(command, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # never abbreviated: a shell leaves a quoted ~ as it is
+    out = tmp_path / "it's a long name for a folder, and so more than a line of a message can show of it"
+    out.mkdir()
+    out /= "choice.json"
     outcome = command("data", "make-lt", "digits.gcl", "--ratio", "10", "--profile", "step", "--out", out)
     assert outcome.code == 0, outcome
     manifest = json.loads(out.read_text())
@@ -73,10 +89,9 @@ def test_a_manifest_is_written_and_can_be_trained_on(command, tmp_path) -> None:
     assert manifest["sha256"] == hashlib.sha256(indices.tobytes()).hexdigest()
     assert manifest["profile"] == "step" and manifest["ratio"] == 10
     assert sum(manifest["counts"]) == len(indices) == len(set(indices.tolist()))
-    change = outcome.out.splitlines()[-1].split("--set ")[1].strip("'")
-    value = json.loads(change.partition("=")[2])
-    again = command("data", "inspect", "digits.gcl", "--set", f'data.longtail={{"manifest": "{out}"}}')
-    assert again.code == 0 and value["manifest"].endswith("choice.json")
+    words = shlex.split(outcome.out.splitlines()[-1].removeprefix("to train on it: "))
+    again = command("data", "inspect", "digits.gcl", *words)
+    assert again.code == 0
     assert facts(again.out)["images"].startswith(f"{len(indices):,} to train on")
 
 

@@ -15,8 +15,8 @@ from longtail import errors
 PROGRAM = [sys.executable, "-c", "from longtail.cli.main import run; run()"]
 COMMANDS = [
     ("train",), ("retrain",), ("eval",), ("predict",), ("compare",), ("table",), ("report",), ("figure",),
-    ("features",), ("verify",), ("doctor",), ("recipes",), ("recipes", "show"), ("data",),
-    ("data", "inspect"), ("data", "make-lt"),
+    ("features",), ("verify",), ("doctor",), ("recipes",), ("recipes", "list"), ("recipes", "show"),
+    ("data",), ("data", "inspect"), ("data", "make-lt"),
 ]  # fmt: skip
 
 
@@ -88,6 +88,10 @@ def test_version(command) -> None:
         (("train",), "recipe"),
         (("eval",), "run"),
         (("data",), "missing command"),
+        (("data", "make_lt", "x"), "did you mean 'make-lt'"),
+        (("data", "inspct", "x"), "did you mean 'inspect'"),
+        (("data", "make-lt", "digits.gcl", "--out", "gone/x.json"), "no folder gone"),
+        (("data", "zzzz"), "there is no recipe zzzz"),
         (("recipes", "shwo"), "did you mean 'show'"),
         (("predict", "run", "x.png", "--top", "-1"), "--top"),
         (("data", "make-lt", "digits.gcl", "--out", "x.json", "--ratio", "0.5"), "--ratio"),

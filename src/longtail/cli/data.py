@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 if TYPE_CHECKING:
     from longtail.recipe import Data
 
-data = typer.Typer(help="Look at a data set, or make it long-tailed.", no_args_is_help=False)
+
+class Inspecting(typer.core.TyperGroup):
+    """`longtail data PATH` is `longtail data inspect PATH`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        words = list(self.commands)
+        if args[0] not in words and not difflib.get_close_matches(args[0], words, n=1):
+            args = ["inspect", *args]
+        return super().resolve_command(ctx, args)
+
+
+data = typer.Typer(help="Look at a data set, or make it long-tailed.", no_args_is_help=False, cls=Inspecting)
 
 SOURCE = "A recipe such as cifar.gcl, a recipe.json, a run folder, or a folder of class folders."
 Source = Annotated[str, typer.Argument(help=SOURCE)]
@@ -48,6 +61,8 @@ def make_lt(
     force: Annotated[bool, typer.Option("--force", help="Write over an existing manifest.")] = False,
 ) -> None:
     """Choose a long-tailed part of a data set and write which images it holds, with a SHA-256."""
+    import json
+    import shlex
     from dataclasses import replace
 
     from longtail.cli.columns import quantity
@@ -60,6 +75,8 @@ def make_lt(
         raise UsageError(f"--out {shown(out)}: the name must end in .json")
     if out.exists() and not force:
         raise UsageError(f"{shown(out)} exists already; choose another name or give --force")
+    if not out.parent.is_dir():
+        raise UsageError(f"--out {shown(out)}: there is no folder {shown(out.parent)}; make it first")
     wish = {"profile": profile, "ratio": ratio, "seed": seed, "selection": selection}
     spec = replace(spec_of(source, settings or (), changes or ()), longtail=overrides.long_tail(wish))
 
@@ -77,7 +94,7 @@ def make_lt(
         f"{shown(out)}: {int(counts.sum()):,} images of {len(counts)} classes, {int(counts.max()):,} to "
         f"{int(counts.min()):,}, ratio {quantity(realised(counts))}, sha256 {dataset.manifest['sha256'][:16]}"
     )
-    print(f'to train on it: --set \'data.longtail={{"manifest": "{shown(out)}"}}\'')
+    print(f"to train on it: --set {shlex.quote('data.longtail=' + json.dumps({'manifest': str(out)}))}")
 
 
 def spec_of(source: str, settings: list[str] | tuple[()], changes: list[str] | tuple[()]) -> Data:
@@ -85,10 +102,20 @@ def spec_of(source: str, settings: list[str] | tuple[()], changes: list[str] | t
     from longtail.errors import UsageError
     from longtail.recipe import Folder
     from longtail.recipes import catalogue, overrides
+    from longtail.run.escape import shown
 
     path = Path(source)
     if not path.is_dir() or (path / "recipe.json").is_file():
-        return catalogue.load(source, settings, changes).data
+        try:
+            return catalogue.load(source, settings, changes).data
+        except UsageError as error:
+            if error.number not in (200, 201) or path.exists():
+                raise
+            from longtail.data.folder import similar
+
+            if (near := similar(path)) is None:
+                raise
+            raise UsageError(f"{error}; of folders, did you mean {shown(near)}?", number=201) from error
     if settings:
         raise UsageError(f"{settings[0]}: a folder takes no arguments; change it with --set data.path=value")
     return overrides.override_data(Folder(root=source), changes)

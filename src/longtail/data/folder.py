@@ -6,6 +6,7 @@ with other endings are counted in a note, folders inside class folders are refus
 
 from __future__ import annotations
 
+import difflib
 import os
 import unicodedata
 from pathlib import Path
@@ -54,7 +55,9 @@ def read(root: str, test: str | None = None, *, test_fraction: float = 0.2) -> S
 
 def _parts(root: Path, test: str | None) -> tuple[Path, Path | None, Path | None]:
     if not os.path.isdir(root):
-        raise DataError(f"{shown_path(root)}: no such folder; name a folder of class folders", number=301)
+        near = similar(root)
+        what = f"did you mean {shown_path(near)}?" if near else "name a folder of class folders"
+        raise DataError(f"{shown_path(root)}: no such folder; {what}", number=301)
     named = None
     if test is not None:
         named = root / test
@@ -69,6 +72,16 @@ def _parts(root: Path, test: str | None) -> tuple[Path, Path | None, Path | None
         return root, named, None
     found = named or (root / "test" if os.path.isdir(root / "test") else validation)
     return root / "train", found, validation if validation != found else None
+
+
+def similar(path: Path) -> Path | None:
+    """The folder beside `path` whose name is nearest to its own."""
+    try:
+        names = [entry.name for entry in os.scandir(path.parent) if _is_folder(entry)]
+    except OSError:
+        return None
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return path.parent / close[0] if close else None
 
 
 def _classes(folder: Path) -> tuple[str, ...]:
