@@ -136,6 +136,16 @@ def test_each_kind_of_failure_has_its_code_and_line(command, failing, error, cod
     assert outcome.err.startswith(line) and outcome.err.count("\n") == 1
 
 
+def test_memory_that_is_exhausted_is_no_bug(command, failing) -> None:
+    import torch
+
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    failing(caught.value)
+    outcome = command("recipes")
+    assert outcome.code == 5 and outcome.err.startswith("error[E510]: the memory is exhausted")
+
+
 def test_a_message_from_outside_cannot_paint_the_terminal(command, failing) -> None:
     failing(errors.DataError("class \x1b[31mred\u202e\nerror[E999]: forged"))
     assert command("recipes").err == "error[E300]: class [31mred error[E999]: forged\n"

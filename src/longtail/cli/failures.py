@@ -18,6 +18,8 @@ from longtail.errors import LongtailError, MachineError, Stopped, UsageError
 from longtail.run.escape import shown, terminal
 
 LONGEST = 300  # characters of a message; the advice stands at its end, so the middle goes
+# How torch says it, on an accelerator and on a processor.
+NO_MEMORY = ("OutOfMemoryError", "DefaultCPUAllocator: can't allocate memory")
 BROKEN_PIPE = 128 + 13  # what a program killed by SIGPIPE leaves
 
 
@@ -68,7 +70,9 @@ def _translated(error: BaseException, session: Session, arguments: Sequence[str]
     format_message = getattr(error, "format_message", None)
     if callable(format_message):  # click's, whichever copy of click typer brings
         return UsageError(f"{_sentence(str(format_message()))}; {_help(error)} shows the usage", number=200)
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+    if isinstance(error, MemoryError) or any(
+        sign in f"{type(error).__name__}: {error}" for sign in NO_MEMORY
+    ):
         return MachineError(
             "the memory is exhausted; use a smaller batch_size, or smaller images", number=510
         )
