@@ -329,6 +329,17 @@ def test_many_classes_and_many_runs_stay_below_two_megabytes(make_run: MakeRun, 
     assert 50_000 < size < page.LARGEST
 
 
+def test_hundreds_of_recipes_stay_below_two_megabytes(make_run: MakeRun, tmp_path: Path) -> None:
+    note = {"note": "x" * 40_000}  # a long recipe in place of hundreds of runs
+    runs = [
+        make_run(f"r{i}", recipe={"name": f"method {i}", **note}, loss={"kind": "focal"}) for i in range(60)
+    ]
+    text = words(parsed(runs, tmp_path / "out.html"))
+    assert (tmp_path / "out.html").stat().st_size < page.LARGEST
+    assert "no room for 40 more" in text and "method 59 50.00" in text
+    assert "no room" not in words(parsed(runs[:3], tmp_path / "few.html"))
+
+
 def test_the_same_runs_give_the_same_bytes(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run()
     page.write([run], tmp_path / "a.html")

@@ -26,14 +26,16 @@ ENVIRONMENT = {"dirty": "changes not committed", "cpu": "processor", "kernels": 
 
 @dataclass(frozen=True)
 class Thrift:
-    """How much detail a page may hold: rows of the class table, entries with own pictures, samples."""
+    """How much detail a page may hold: rows of the class table, entries with own pictures, samples, and
+    recipes and environments in full."""
 
     rows: int
     entries: int
     samples: int
+    recipes: int = 1000
 
 
-THRIFT = (Thrift(300, 4, 5), Thrift(100, 3, 3), Thrift(30, 2, 0), Thrift(0, 1, 0))
+THRIFT = (Thrift(300, 4, 5), Thrift(100, 3, 3), Thrift(30, 2, 0), Thrift(0, 1, 0), Thrift(0, 1, 0, 20))
 
 
 def page(entries: Sequence[Entry], thrift: Thrift) -> dict[str, Any]:
@@ -47,9 +49,10 @@ def page(entries: Sequence[Entry], thrift: Thrift) -> dict[str, Any]:
         "title": label(title, 120),
         "number": sum(len(entry.runs) for entry in entries),
         "blocks": [_block(i, group, thrift) for i, group in enumerate(blocks.values())],
-        "entries": [_recipe(entry) for entry in entries],
+        "entries": [_recipe(entry) for entry in entries[: thrift.recipes]],
+        "left_out": max(len(entries) - thrift.recipes, 0),
         "stage_columns": describe.STAGE,
-        "environment": _environment(entries),
+        "environment": _environment(entries[: thrift.recipes]),
         "notes": _notes(entries),
         "version": label(entries[0].runs[0].env.get("version", "")) if entries[0].runs[0].env else "",
     }
