@@ -20,12 +20,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from longtail.recipe import GCL, SGD, Cosine, Evaluation, HeldOut, OneCycle, Recipe, Stage
+from longtail.recipe import GCL, SGD, Evaluation, Form, HeldOut, Mixup, MultiStep, Muon, OneCycle, Recipe
 from longtail.recipes import cifar
+from longtail.recipes.stages import drops
 from longtail.run import fsio
 
 Choices = dict[str, Recipe]
 EPOCHS, RETRAIN = 40, 6
+MIXUP = Mixup(alpha=1.0)
 
 
 def gcl_a() -> Choices:
@@ -55,33 +57,36 @@ def precision() -> Choices:
 
 
 def fast() -> Choices:
-    """A fifth of the images: schedule, batch, rate, decay, averaging. Both stages keep their losses."""
+    """A fifth of the images: optimiser, mixing, decay, averaging, batch. Both stages keep their losses."""
     made: Choices = {}
-    for name, change in FAST.items():
-        base = cifar.gcl(form="angular", epochs=EPOCHS, retrain_epochs=RETRAIN)
-        made[name] = replace(base, stages=(change(base.stages[0]), base.stages[1]))
+    for name, (form, changes) in FAST.items():
+        base = cifar.gcl(form=form, epochs=EPOCHS, retrain_epochs=RETRAIN)
+        first = replace(base.stages[0], **(OFTEN | changes))
+        made[name] = replace(base, stages=(first, base.stages[1]), precision="bf16")
     return made
 
 
-def _stage(**changes: Any) -> Callable[[Stage], Stage]:
-    return lambda stage: replace(stage, **changes)
+def _muon(lr: float = 0.02, decay: float = 0.05, others: float = 0.1) -> SGD:
+    filters = Muon(lr=lr, momentum=0.9, weight_decay=decay)
+    return SGD(lr=others, momentum=0.9, weight_decay=5e-4, nesterov=True, filters=filters)
 
 
-def _sgd(lr: float, decay: float, nesterov: bool = True) -> SGD:
-    return SGD(lr=lr, momentum=0.9, weight_decay=decay, nesterov=nesterov)
-
-
-FAST: dict[str, Callable[[Stage], Stage]] = {
-    "multistep": lambda stage: stage,
-    "cosine": _stage(schedule=Cosine(warmup=3, by_step=True)),
-    "onecycle": _stage(schedule=OneCycle(rise=0.15)),
-    "onecycle-wd5": _stage(schedule=OneCycle(rise=0.15), optimizer=_sgd(0.1, 5e-4)),
-    "onecycle-wd10": _stage(schedule=OneCycle(rise=0.15), optimizer=_sgd(0.1, 1e-3)),
-    "onecycle-wd5-lr2": _stage(schedule=OneCycle(rise=0.15), optimizer=_sgd(0.2, 5e-4)),
-    "onecycle-wd5-lr05": _stage(schedule=OneCycle(rise=0.15), optimizer=_sgd(0.05, 5e-4)),
-    "onecycle-wd5-nomix": _stage(schedule=OneCycle(rise=0.15), optimizer=_sgd(0.1, 5e-4), mixing=None),
-    "onecycle-wd5-b32": _stage(schedule=OneCycle(rise=0.15), optimizer=_sgd(0.1, 5e-4), batch_size=32),
-    "onecycle-wd5-ema": _stage(schedule=OneCycle(rise=0.15), optimizer=_sgd(0.1, 5e-4), ema=0.998),
+PLAIN = SGD(lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
+OFTEN: dict[str, Any] = {"schedule": OneCycle(rise=0.15), "optimizer": _muon(), "mixing": None}
+FAST: dict[str, tuple[Form, dict[str, Any]]] = {
+    "e-released": (
+        "euclidean",
+        {"schedule": MultiStep(drops=drops(EPOCHS)), "optimizer": SGD(), "mixing": MIXUP},
+    ),
+    "e-sgd": ("euclidean", {"optimizer": PLAIN}),
+    "e-sgd-mixup": ("euclidean", {"optimizer": PLAIN, "mixing": MIXUP}),
+    "e-muon": ("euclidean", {}),
+    "e-muon-mixup": ("euclidean", {"mixing": MIXUP}),
+    "e-muon-decay2": ("euclidean", {"optimizer": _muon(decay=0.1)}),
+    "e-muon-ema": ("euclidean", {"ema": 0.998}),
+    "e-muon-b32": ("euclidean", {"batch_size": 32}),
+    "a-muon": ("angular", {}),
+    "a-muon-mixup": ("angular", {"mixing": MIXUP}),
 }
 
 SETS: dict[str, Callable[[], Choices]] = {"gcl_a": gcl_a, "precision": precision, "fast": fast}
@@ -106,15 +111,23 @@ def trained(name: str, recipe: Recipe, out: Path) -> dict[str, object]:
     return row | {"class0_train_recall": round(recall[0], 2), "images_seen": final["images_seen"]}
 
 
+def known(table: Path) -> dict[str, dict[str, object]]:
+    if not table.exists():
+        return {}
+    with table.open(newline="") as file:
+        return {row["name"]: dict(row) for row in csv.DictReader(file)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("set", choices=SETS)
     parser.add_argument("--out", type=Path, default=Path("results/choices"))
     parser.add_argument("--runs", type=Path, default=Path("runs/choices"))
+    parser.add_argument("--only", nargs="+", help="names in the set; the others keep the rows they have")
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
-    choices = SETS[given.set]()
-    rows: dict[str, dict[str, object]] = {}
+    choices = {n: r for n, r in SETS[given.set]().items() if not given.only or n in given.only}
+    rows: dict[str, dict[str, object]] = known(given.out / f"{given.set}.csv") if given.only else {}
     with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
         jobs = {pool.submit(trained, n, r, given.runs / given.set): n for n, r in choices.items()}
         for job in as_completed(jobs):
@@ -123,7 +136,7 @@ def main() -> None:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(next(iter(rows.values()))))
     writer.writeheader()
-    writer.writerows(rows[name] for name in choices)
+    writer.writerows(rows[name] for name in SETS[given.set]() if name in rows)
     fsio.make_folders(given.out)
     fsio.write_file(given.out / f"{given.set}.csv", text.getvalue().encode())
 
