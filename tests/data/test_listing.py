@@ -120,6 +120,7 @@ LINES = {
     "csv no name": ("csv", "path,class\na/1.png,\n", 2, "class name is empty"),
     "json broken": ("json", '{"annotations":\n [}', 2, "not JSON"),
     "json deep": ("json", "[" * 100_000, 1, "nested too deeply"),
+    "json long number": ("json", f'{{"annotations": [{"1" * 5000}]}}', 1, "number is too long"),
     "json list": ("json", "[1, 2]", 1, "no list 'annotations'"),
     "json no annotations": ("json", "{}", 1, "no list 'annotations'"),
 }

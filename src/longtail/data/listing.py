@@ -147,6 +147,8 @@ def _json(text: str, found: Listed, prefix: Prefix) -> None:
         content = json.loads(text)
     except json.JSONDecodeError as error:
         raise DataError(f"{found.file}:{error.lineno}: not JSON ({error.msg})", number=306) from error
+    except ValueError as error:  # a number of thousands of digits, which Python refuses to read
+        raise DataError(f"{found.file}:1: a number is too long; correct it", number=306) from error
     except RecursionError as error:
         raise DataError(f"{found.file}:1: nested too deeply to be a list", number=306) from error
     if not isinstance(content, dict) or not isinstance(content.get("annotations"), list):
