@@ -2,8 +2,9 @@
 
     python benchmarks/loss_cost.py [--repeats N] [--threads T]
 
-Every round times each contender once, so that whatever else the machine does hits all alike; a ratio is taken
-within the round, and the table holds the median of the ratios, in wall time with its quartiles and in
+Every round times each contender once, so that whatever else the machine does hits all alike, and right after
+an untimed call of its own, so that none pays for the caches that the one before it has emptied. A ratio is
+taken within the round, and the table holds the median of the ratios, in wall time with its quartiles and in
 processor time. Before a shape is timed, each loss is checked against its textbook form (textbook_losses.py),
 noise included. Cosines are those of random 64-d features and anchors. The draw of the noise alone is a row,
 and at (64, 100) so is a whole training step of ResNet-32, of which each loss is a part. Writes
@@ -114,7 +115,8 @@ def _textbook(name: str) -> str:
 
 
 def timed(run: Run) -> tuple[float, float]:
-    """(wall, processor) seconds."""
+    """(wall, processor) seconds of a second call: the first brings the contender's own data to the caches."""
+    run()
     used, begin = time.process_time(), time.perf_counter()
     run()
     return time.perf_counter() - begin, time.process_time() - used
