@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,22 @@ def test_a_process_that_fails_ends_the_others_with_a_message(worker, processes, 
     assert output_0.count("error[") == 1 and "Traceback" not in output_0
     assert "another process" in output_0
     assert not RunFolder(tmp_path / "run").is_finished
+
+
+def test_two_processes_of_which_one_is_killed_go_on_to_the_same_bytes(
+    worker, processes, tmp_path, monkeypatch
+):
+    """Killed in stage 1, at the last step before the boundary, and in stage 2; each process in turn."""
+    whole, run = tmp_path / "whole", tmp_path / "killed"
+    for out in (whole, run):
+        out.mkdir()
+        (out / "recipe-in.json").write_bytes(canonical.encode(recipe_json(worker.tiny.gcl())))
+    assert [code for code, _ in processes("trains", whole)] == [0, 0]
+    for rank, step in ((0, 5), (1, 6), (0, 8)):
+        monkeypatch.setenv("KILL", f"{rank}:{step}")
+        codes = [code for code, _ in processes("trains", run)]
+        assert codes[rank] == -signal.SIGKILL and codes[1 - rank] not in (0, -signal.SIGKILL)
+        assert not RunFolder(run / "run").is_finished
+    monkeypatch.delenv("KILL")
+    assert [code for code, _ in processes("trains", run)] == [0, 0]
+    assert worker.tiny.different(run / "run", whole / "run") == []
