@@ -34,6 +34,7 @@ class CrossEntropy:
 class Focal:
     kind: Literal["focal"] = "focal"
     gamma: NonNegative = 1.0
+    scale: Positive = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -41,6 +42,7 @@ class ClassBalanced:
     kind: Literal["class_balanced"] = "class_balanced"
     beta: Fraction = 0.9999
     gamma: NonNegative = 0.0
+    scale: Positive = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -80,6 +82,7 @@ class LDAM:
 class LogitAdjusted:
     kind: Literal["logit_adjusted"] = "logit_adjusted"
     tau: NonNegative = 1.0
+    scale: Positive = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -94,6 +97,7 @@ class LabelAwareSmoothing:
     head: Fraction = 0.3
     tail: Fraction = 0.0
     shape: Literal["concave", "linear", "convex"] = "concave"
+    scale: Positive = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

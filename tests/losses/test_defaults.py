@@ -10,14 +10,15 @@ from longtail import losses
 
 DEFAULTS = {
     "CrossEntropy": {"scale": 1.0},
-    "Focal": {"gamma": 1.0},
-    "ClassBalanced": {"beta": 0.9999, "gamma": 0.0},
+    "Focal": {"gamma": 1.0, "scale": 1.0},
+    "ClassBalanced": {"beta": 0.9999, "gamma": 0.0, "scale": 1.0},
     "CosFace": {"scale": 30.0, "margin": 0.35},
     "ArcFace": {"scale": 30.0, "margin": 0.5, "easy": False},
     "LDAM": {"margin": 0.5, "scale": 30.0, "weights": None},
-    "LogitAdjusted": {"tau": 1.0},
+    "LogitAdjusted": {"tau": 1.0, "scale": 1.0},
     "BalancedSoftmax": {"scale": 1.0},
-    "LabelAwareSmoothing": {"head": 0.3, "tail": 0.0, "shape": "concave"},
+    "Reweighted": {"rho": 1.2, "scale": 1.0},
+    "LabelAwareSmoothing": {"head": 0.3, "tail": 0.0, "shape": "concave", "scale": 1.0},
     "FeatureBalanced": {"strength": 60.0},
     "GCL": {
         "form": "euclidean",

@@ -17,9 +17,9 @@ def loss(spec: recipe.Loss, counts: Tensor) -> nn.Module:  # noqa: C901  (one ca
         case recipe.CrossEntropy():
             return losses.CrossEntropy(spec.scale)
         case recipe.Focal():
-            return losses.Focal(spec.gamma)
+            return losses.Focal(spec.gamma, spec.scale)
         case recipe.ClassBalanced():
-            return losses.ClassBalanced(counts, beta=spec.beta, gamma=spec.gamma)
+            return losses.ClassBalanced(counts, beta=spec.beta, gamma=spec.gamma, scale=spec.scale)
         case recipe.Reweighted():
             return losses.Reweighted(counts, spec.rho, spec.scale)
         case recipe.CosFace():
@@ -30,11 +30,11 @@ def loss(spec: recipe.Loss, counts: Tensor) -> nn.Module:  # noqa: C901  (one ca
             weights = class_counts.effective_weights(counts, spec.beta) if spec.reweight else None
             return losses.LDAM(counts, margin=spec.margin, scale=spec.scale, weights=weights)
         case recipe.LogitAdjusted():
-            return losses.LogitAdjusted(counts, spec.tau)
+            return losses.LogitAdjusted(counts, spec.tau, spec.scale)
         case recipe.BalancedSoftmax():
             return losses.BalancedSoftmax(counts, spec.scale)
         case recipe.LabelAwareSmoothing():
-            return losses.LabelAwareSmoothing(counts, spec.head, spec.tail, spec.shape)
+            return losses.LabelAwareSmoothing(counts, spec.head, spec.tail, spec.shape, spec.scale)
         case recipe.FeatureBalanced():
             return losses.FeatureBalanced(counts, spec.strength)
         case recipe.LADE():

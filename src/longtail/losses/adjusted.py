@@ -18,7 +18,7 @@ from longtail.losses.targets import Target
 
 
 class LogitAdjusted(nn.Module):
-    """Logit-adjusted loss: cross-entropy of `z + tau * log pi` (Menon et al. 2021).
+    """Logit-adjusted loss: cross-entropy of `scale * z + tau * log pi` (Menon et al. 2021).
 
     Example:
         >>> import torch
@@ -27,17 +27,24 @@ class LogitAdjusted(nn.Module):
     """
 
     def __init__(
-        self, counts: Counts, tau: float = 1.0, *, zero_count: ZeroCount = "error", ignore_index: int = -100
+        self,
+        counts: Counts,
+        tau: float = 1.0,
+        scale: float = 1.0,
+        *,
+        zero_count: ZeroCount = "error",
+        ignore_index: int = -100,
     ):
         super().__init__()
         self.log_prior = PerClass(class_counts.log_prior(counts, zero_count=zero_count))
-        self.tau, self.ignore_index = not_negative("tau", tau), ignore_index
+        self.tau, self.scale = not_negative("tau", tau), positive("scale", scale)
+        self.ignore_index = ignore_index
 
     def logits(self, scores: Tensor) -> Tensor:
-        return scores
+        return functional.scaled(scores, self.scale)
 
     def forward(self, scores: Tensor, target: Target, *, generator: Generator | None = None) -> Tensor:
-        logits = targets.checked_scores(scores, len(self.log_prior))
+        logits = self.logits(targets.checked_scores(scores, len(self.log_prior)))
         if self.training:
             logits = functional.logit_adjusted(logits, self.log_prior(logits), self.tau)
         return cross_entropy(logits, target, ignore_index=self.ignore_index)
@@ -60,7 +67,7 @@ class BalancedSoftmax(nn.Module):
         self.scale, self.ignore_index = positive("scale", scale), ignore_index
 
     def logits(self, scores: Tensor) -> Tensor:
-        return scores if self.scale == 1 else self.scale * scores
+        return functional.scaled(scores, self.scale)
 
     def forward(self, scores: Tensor, target: Target, *, generator: Generator | None = None) -> Tensor:
         logits = self.logits(targets.checked_scores(scores, len(self.log_prior)))

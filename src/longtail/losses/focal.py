@@ -8,7 +8,7 @@ from torch.nn.functional import log_softmax
 from longtail import counts as class_counts
 from longtail.counts import Counts, ZeroCount
 from longtail.losses import functional, targets
-from longtail.losses.arguments import not_negative
+from longtail.losses.arguments import not_negative, positive
 from longtail.losses.perclass import PerClass
 from longtail.losses.softmax import cross_entropy
 from longtail.losses.targets import Target
@@ -30,28 +30,32 @@ def _focal(logits: Tensor, target: Target, gamma: float, ignore_index: int, weig
 class Focal(nn.Module):
     """Focal loss over the softmax (Lin et al. 2017), as the long-tailed literature uses it.
 
+    `scale` multiplies the scores: 1 for a linear head, the logit scale for cosines.
+
     Example:
         >>> import torch
         >>> Focal(gamma=2.0)(torch.zeros(2, 4), torch.tensor([0, 3])).shape
         torch.Size([])
     """
 
-    def __init__(self, gamma: float = 1.0, *, ignore_index: int = -100):
+    def __init__(self, gamma: float = 1.0, scale: float = 1.0, *, ignore_index: int = -100):
         super().__init__()
-        self.gamma, self.ignore_index = not_negative("gamma", gamma), ignore_index
+        self.gamma, self.scale = not_negative("gamma", gamma), positive("scale", scale)
+        self.ignore_index = ignore_index
 
     def logits(self, scores: Tensor) -> Tensor:
-        return scores
+        return functional.scaled(scores, self.scale)
 
     def forward(self, scores: Tensor, target: Target, *, generator: Generator | None = None) -> Tensor:
-        scores = targets.checked_scores(scores, None)
-        return _focal(scores, target, self.gamma if self.training else 0.0, self.ignore_index, None)
+        logits = self.logits(targets.checked_scores(scores, None))
+        return _focal(logits, target, self.gamma if self.training else 0.0, self.ignore_index, None)
 
 
 class ClassBalanced(nn.Module):
     """Cross-entropy or focal loss weighted by the inverse effective number of images (Cui et al. 2019).
 
     The weights sum to C; the mean is PyTorch's weighted mean, so a batch of one class is not scaled by them.
+    `scale` multiplies the scores, as in `Focal`.
 
     Example:
         >>> import torch
@@ -65,18 +69,20 @@ class ClassBalanced(nn.Module):
         *,
         beta: float = 0.9999,
         gamma: float = 0.0,
+        scale: float = 1.0,
         zero_count: ZeroCount = "error",
         ignore_index: int = -100,
     ):
         super().__init__()
         self.weights = PerClass(class_counts.effective_weights(counts, beta, zero_count=zero_count))
-        self.gamma, self.ignore_index = not_negative("gamma", gamma), ignore_index
+        self.gamma, self.scale = not_negative("gamma", gamma), positive("scale", scale)
+        self.ignore_index = ignore_index
 
     def logits(self, scores: Tensor) -> Tensor:
-        return scores
+        return functional.scaled(scores, self.scale)
 
     def forward(self, scores: Tensor, target: Target, *, generator: Generator | None = None) -> Tensor:
-        scores = targets.checked_scores(scores, len(self.weights))
+        logits = self.logits(targets.checked_scores(scores, len(self.weights)))
         if not self.training:
-            return cross_entropy(scores, target, ignore_index=self.ignore_index)
-        return _focal(scores, target, self.gamma, self.ignore_index, self.weights(scores))
+            return cross_entropy(logits, target, ignore_index=self.ignore_index)
+        return _focal(logits, target, self.gamma, self.ignore_index, self.weights(logits))

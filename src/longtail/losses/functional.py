@@ -18,6 +18,12 @@ Boundary = Literal["clip", "none", "easy", "released", "arcface"]
 Form = Literal["euclidean", "angular", "unified"]
 Shape = Literal["concave", "linear", "convex"]
 
+
+def scaled(scores_BC: Tensor, scale: float) -> Tensor:
+    """`s z`: the logits of a head's scores. With the scale 1 of a linear head nothing is computed."""
+    return scores_BC if scale == 1 else scale * scores_BC
+
+
 # ---------------------------------------------------------------------------------------- clouded cosines
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor, nn
 
-from longtail.losses import targets
+from longtail.losses import functional, targets
 from longtail.losses.arguments import not_negative, positive
 from longtail.losses.softmax import cross_entropy
 from longtail.losses.targets import Half, Target
@@ -40,7 +40,7 @@ class Centroids(nn.Module):
         self.ignore_index = ignore_index
 
     def logits(self, scores: Tensor) -> Tensor:
-        return scores if self.scale == 1 else self.scale * scores
+        return functional.scaled(scores, self.scale)
 
     def forward(
         self,
@@ -92,7 +92,7 @@ class Remembered(nn.Module):
         self.ignore_index = ignore_index
 
     def logits(self, scores: Tensor) -> Tensor:
-        return scores if self.scale == 1 else self.scale * scores
+        return functional.scaled(scores, self.scale)
 
     def forward(
         self,

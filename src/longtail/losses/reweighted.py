@@ -6,7 +6,7 @@ from torch import Generator, Tensor, nn
 
 from longtail import counts as class_counts
 from longtail.counts import Counts, ZeroCount
-from longtail.losses import targets
+from longtail.losses import functional, targets
 from longtail.losses.arguments import not_negative, positive
 from longtail.losses.perclass import PerClass
 from longtail.losses.softmax import cross_entropy
@@ -41,7 +41,7 @@ class Reweighted(nn.Module):
         self.scale, self.ignore_index = positive("scale", scale), ignore_index
 
     def logits(self, scores: Tensor) -> Tensor:
-        return scores if self.scale == 1 else self.scale * scores
+        return functional.scaled(scores, self.scale)
 
     def forward(self, scores: Tensor, target: Target, *, generator: Generator | None = None) -> Tensor:
         logits = self.logits(targets.checked_scores(scores, len(self.weights)))

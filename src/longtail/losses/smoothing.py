@@ -10,7 +10,7 @@ from torch.nn.functional import log_softmax
 from longtail import counts as class_counts
 from longtail.counts import Counts, ZeroCount
 from longtail.losses import functional, targets
-from longtail.losses.arguments import one_of
+from longtail.losses.arguments import one_of, positive
 from longtail.losses.perclass import PerClass
 from longtail.losses.softmax import cross_entropy
 from longtail.losses.targets import Target
@@ -18,6 +18,8 @@ from longtail.losses.targets import Target
 
 class LabelAwareSmoothing(nn.Module):
     """Label smoothing by class count, the loss of MisLAS' second stage (Zhong et al. 2021).
+
+    It is that of `scale * scores`: 1 for a linear head, the logit scale for cosines.
 
     Example:
         >>> import torch
@@ -31,6 +33,7 @@ class LabelAwareSmoothing(nn.Module):
         head: float = 0.3,
         tail: float = 0.0,
         shape: functional.Shape = "concave",
+        scale: float = 1.0,
         *,
         zero_count: ZeroCount = "error",
         ignore_index: int = -100,
@@ -41,18 +44,18 @@ class LabelAwareSmoothing(nn.Module):
         one_of("shape", shape, get_args(functional.Shape))
         images = class_counts.checked(counts, zero_count=zero_count)
         self.smoothing = PerClass(functional.smoothing(images, head, tail, shape))
-        self.ignore_index = ignore_index
+        self.scale, self.ignore_index = positive("scale", scale), ignore_index
 
     def logits(self, scores: Tensor) -> Tensor:
-        return scores
+        return functional.scaled(scores, self.scale)
 
     def forward(self, scores: Tensor, target: Target, *, generator: Generator | None = None) -> Tensor:
-        scores = targets.checked_scores(scores, len(self.smoothing))
+        logits = self.logits(targets.checked_scores(scores, len(self.smoothing)))
         if not self.training:
-            return cross_entropy(scores, target, ignore_index=self.ignore_index)
-        targets.probabilities(scores, target, unless="smoothing by class")
-        log_probabilities, smoothing = log_softmax(scores, 1), self.smoothing(scores)
-        total = scores.new_zeros(())
-        for half in targets.halves(scores, target, ignore_index=self.ignore_index):
+            return cross_entropy(logits, target, ignore_index=self.ignore_index)
+        targets.probabilities(logits, target, unless="smoothing by class")
+        log_probabilities, smoothing = log_softmax(logits, 1), self.smoothing(logits)
+        total = logits.new_zeros(())
+        for half in targets.halves(logits, target, ignore_index=self.ignore_index):
             total = total + half.total(functional.smoothed(log_probabilities, half.target, smoothing))
         return total

@@ -39,7 +39,7 @@ class CrossEntropy(nn.Module):
         self.scale, self.ignore_index = positive("scale", scale), ignore_index
 
     def logits(self, scores: Tensor) -> Tensor:
-        return scores if self.scale == 1 else self.scale * scores
+        return functional.scaled(scores, self.scale)
 
     def forward(self, scores: Tensor, target: Target, *, generator: Generator | None = None) -> Tensor:
         scores = targets.checked_scores(scores, None)
