@@ -268,6 +268,11 @@ def test_the_mean_of_an_empty_group_is_nan_and_not_zero():
     assert (many, few) == (15.0, 70.0) and math.isnan(medium)
 
 
+def test_a_list_in_place_of_a_tensor_is_named():
+    with pytest.raises(TypeError, match=r"torch.as_tensor\(values\)"):
+        counts.shots([500, 200, 5]).means([10.0, 20.0, 70.0])  # type: ignore[arg-type]
+
+
 def test_an_unknown_rule_is_an_error():
     with pytest.raises(ValueError, match="shot rule"):
         counts.shots([1, 2], "mine")  # type: ignore[arg-type]

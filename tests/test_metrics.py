@@ -194,6 +194,24 @@ def test_merged_meters_are_one_meter():
     assert_same(alone.compute(), whole.compute(), tolerance=0)
 
 
+@pytest.mark.parametrize("other", [Meter([500, 100, 6]), Meter([500, 100, 5], shot_rule="lfme")])
+def test_a_meter_of_other_classes_is_not_merged(other):
+    meter = Meter([500, 100, 5])
+    meter.update(*batch_of(20, 3))
+    before = meter.compute()
+    with pytest.raises(ValueError, match="other counts"):
+        meter.merge(other)
+    assert_same(meter.compute(), before, tolerance=0)
+
+
+def test_lists_in_place_of_tensors_are_named():
+    logits, targets = batch_of(20, 7)
+    with pytest.raises(TypeError, match=r"logits must be a tensor \[B, 7\], got list"):
+        Meter(COUNTS).update(logits.tolist(), targets)
+    with pytest.raises(TypeError, match=r"targets must be a tensor \[B\], got ndarray"):
+        Meter(COUNTS).update(logits, targets.numpy())
+
+
 def test_adding_to_the_tensors_in_place_is_an_all_reduce():
     meter = Meter(COUNTS)
     meter.update(*batch_of(20, 7))

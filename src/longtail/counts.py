@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from numpy.typing import NDArray
@@ -182,6 +182,9 @@ class Shots(NamedTuple):
 
     def means(self, values: Tensor) -> tuple[float, float, float]:
         """The mean of `values [C]` over each group; NaN, not 0, for a group without classes."""
+        if not isinstance(cast(object, values), Tensor):
+            kind = type(values).__name__
+            raise TypeError(f"values must be a tensor [C], got {kind}; pass torch.as_tensor(values)")
         chosen = values.detach().double().cpu()
         many, medium, few = (float(chosen[mask].mean()) for mask in self)
         return many, medium, few

@@ -7,7 +7,7 @@ several processes or meters simply add.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ class Meter:
             raise ValueError(f"bins must be at least 1, it is {bins}")
         clamped = class_counts.checked(counts, zero_count="clamp")  # a class without training images is few
         self.shots = class_counts.shots(clamped, shot_rule)
-        self.num_classes, self.bins = len(clamped), bins
+        self.counts, self.num_classes, self.bins = clamped, len(clamped), bins
         c = self.num_classes
         whole, exact = torch.int64, torch.float64
         self._sums = {
@@ -64,7 +64,12 @@ class Meter:
         return dict(self._sums)
 
     def merge(self, other: Meter | Mapping[str, Tensor]) -> None:
-        """Add another meter, or the `tensors()` of one that lives elsewhere."""
+        """Add another meter of the same counts, or the `tensors()` of one that lives elsewhere."""
+        if isinstance(other, Meter):
+            groups = zip(self.shots, other.shots, strict=True)
+            alike = torch.equal(self.counts, other.counts) and all(torch.equal(*pair) for pair in groups)
+            if not alike:
+                raise ValueError("this meter has other counts or another shot rule: its classes are others")
         tensors = other.tensors() if isinstance(other, Meter) else other
         if {n: t.shape for n, t in tensors.items()} != {n: t.shape for n, t in self._sums.items()}:
             raise ValueError("these sums come from a meter with other classes or bins")
@@ -100,6 +105,12 @@ class Meter:
         sums["bin_confidence"] += torch.where(inside, confidence[:, None], 0.0).sum(0)
 
     def _check(self, logits: Tensor, targets: Tensor) -> None:
+        for name, shape, value in (("logits", f"B, {self.num_classes}", logits), ("targets", "B", targets)):
+            if not isinstance(cast(object, value), Tensor):
+                kind = type(value).__name__
+                raise TypeError(
+                    f"{name} must be a tensor [{shape}], got {kind}; pass torch.as_tensor({name})"
+                )
         if logits.ndim != 2 or logits.shape[1] != self.num_classes:
             raise ValueError(f"logits must be [B, {self.num_classes}], not {list(logits.shape)}")
         if targets.shape != logits.shape[:1] or targets.dtype != torch.int64:
