@@ -270,6 +270,8 @@ def test_targets_may_be_a_list_an_array_or_a_tensor():
         ([0.5, 1.0], {}, "class indices"),
         ([[0], [1]], {}, "class indices"),
         ([0, -1], {}, "negative"),
+        ([0, 10**12], {}, "1000000000000 occurs"),
+        (np.array([0, 2**63], dtype=np.uint64), {}, "9223372036854775808 occurs"),
         ([0, 3], {"classes": 3}, "0..2, but 3 occurs"),
         ([0, 1], {"draws": -1}, "draws"),
     ],

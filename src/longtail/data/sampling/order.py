@@ -21,6 +21,7 @@ from longtail.keys import Key, uniforms
 Integers = NDArray[np.int64]
 Targets = Tensor | NDArray[np.integer] | Sequence[int]
 
+LARGEST_LABEL = 2**24  # tables have a place for every class up to the largest label
 PER_CLASS = 4  # consecutive images of a class in the class-aware cycle
 
 
@@ -149,4 +150,8 @@ def labels_of(targets: Targets) -> Integers:
         raise ValueError(f"targets must be a list of class indices, not {array.dtype} of shape {array.shape}")
     if array.min() < 0:
         raise ValueError("targets must not be negative")
+    if (largest := int(array.max())) > LARGEST_LABEL:
+        raise ValueError(
+            f"targets are class indices from 0 to C - 1, but {largest} occurs; number the classes"
+        )
     return array.astype(np.int64)
