@@ -71,6 +71,12 @@ def test_the_feature_balanced_loss_says_what_it_needs(batch, images):
     assert bool(torch.isfinite(loss.eval()(*batch)))  # nothing is needed once training is over
 
 
+@pytest.mark.parametrize("progress", [-0.1, 1.1, math.nan, torch.tensor(-0.1), torch.tensor(math.nan)])
+def test_progress_is_a_part_of_the_training(batch, images, progress):
+    with pytest.raises(ValueError, match="progress"):
+        losses.FeatureBalanced(images)(*batch, progress=progress, norms=torch.ones(16))
+
+
 @pytest.mark.parametrize("name", ["LogitAdjusted", "BalancedSoftmax"])
 def test_a_matrix_of_probabilities_is_the_mixed_target_it_stands_for(batch, images, name):
     scores, target = batch

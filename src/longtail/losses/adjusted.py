@@ -5,6 +5,7 @@ The shift is for training; `.logits` and `.eval()` have none.
 
 from __future__ import annotations
 
+import torch
 from torch import Generator, Tensor, nn
 
 from longtail import clouds
@@ -120,8 +121,16 @@ class FeatureBalanced(nn.Module):
         if self.training:
             if progress is None or not isinstance(norms, Tensor):
                 raise TypeError("FeatureBalanced needs progress= in [0, 1] and norms= of the features, [B]")
+            _check_progress(progress)
             if norms.shape != (len(logits),):
                 raise ValueError(f"norms must have shape [{len(logits)}], got {tuple(norms.shape)}")
             size, norms = self.cloud(logits), norms.to(logits.dtype)
             logits = functional.feature_balanced(logits, size, norms, progress, self.strength)
         return cross_entropy(logits, target, ignore_index=self.ignore_index)
+
+
+def _check_progress(progress: float | Tensor) -> None:
+    if isinstance(progress, Tensor) and (progress.device.type != "cpu" or torch.compiler.is_compiling()):
+        return  # as for class indices: to look at it would make the host wait
+    if not 0 <= progress <= 1:  # which a NaN is not either
+        raise ValueError(f"progress is the part of training that is over, in [0, 1], got {float(progress)}")
