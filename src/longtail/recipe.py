@@ -7,6 +7,7 @@ and run ever sees one.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -65,7 +66,7 @@ class CosFace:
 class ArcFace:
     kind: Literal["arcface"] = "arcface"
     scale: Positive = 30.0
-    margin: NonNegative = 0.5
+    margin: Annotated[float, Field(ge=0, le=math.pi)] = 0.5
     easy: bool = False
 
 
@@ -139,6 +140,13 @@ class GCL:
     reweight: bool = False  # effective-number class weights: a deferred stage
     beta: Fraction = 0.9999
     zero_count: Literal["error", "clamp"] = "error"
+
+    @field_validator("margin")
+    @classmethod
+    def _is_an_angle(cls, margin: float, info: ValidationInfo) -> float:
+        if margin > math.pi and info.data.get("form") == "angular":
+            raise ValueError("in the angular form the margin is an angle in radians and at most pi")
+        return margin
 
 
 # Losses of one network: scores [B, C].

@@ -471,6 +471,7 @@ def test_ten_times_the_counts_or_longer_features_and_anchors_change_nothing(nois
         {"strength": -1.0},
         {"scale": 0.0},
         {"margin": -0.1},
+        {"margin": 3.2, "form": "angular"},
         {"focal": math.nan},
         {"sigma": 0.0},
         {"cloud": "fog"},

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from longtail import counts, losses
+from longtail import counts, losses, recipe
 from longtail.losses.targets import Mixed
 
 
@@ -86,3 +86,22 @@ def test_the_gradient_of_arcface_is_zero_at_the_poles(dtype, easy):
     losses.ArcFace(easy=easy)(cosine, torch.zeros(3, dtype=torch.long)).backward()
     assert bool(torch.isfinite(cosine.grad).all())
     assert cosine.grad[0, 0] == 0
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.ArcFace, lambda margin: losses.GCL([9, 5], form="angular", margin=margin)]
+)
+def test_a_margin_that_is_an_angle_ends_at_pi(loss):
+    loss(margin=math.pi)
+    for degrees in (30.0, 3.15):
+        with pytest.raises(ValueError, match="at most pi"):
+            loss(margin=degrees)
+    losses.GCL([9, 5], margin=3.2)  # an offset of the cosine
+
+
+@pytest.mark.parametrize("spec", [recipe.ArcFace, lambda margin: recipe.GCL(form="angular", margin=margin)])
+def test_a_recipe_refuses_such_a_margin_too(spec):
+    spec(margin=math.pi)
+    recipe.GCL(margin=3.2)
+    with pytest.raises(ValueError, match="margin"):
+        spec(margin=3.2)

@@ -19,6 +19,13 @@ def not_negative(name: str, value: float) -> float:
     return float(value)
 
 
+def angle(name: str, value: float) -> float:
+    """Beyond pi a margin would turn every target past the opposite direction, where each boundary differs."""
+    if not_negative(name, value) > math.pi:
+        raise ValueError(f"{name} is an angle in radians and at most pi, got {value}")
+    return float(value)
+
+
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")

@@ -14,7 +14,7 @@ from longtail import clouds
 from longtail.clouds import Cloud
 from longtail.counts import Counts, ZeroCount
 from longtail.losses import functional, targets
-from longtail.losses.arguments import not_negative, one_of, positive
+from longtail.losses.arguments import angle, not_negative, one_of, positive
 from longtail.losses.functional import Boundary, Form
 from longtail.losses.fused import Terms, clouded_cross_entropy
 from longtail.losses.perclass import PerClass, checked_weights
@@ -72,7 +72,7 @@ class GCL(nn.Module):
             boundary=boundary,
             strength=not_negative("strength", strength),
             scale=positive("scale", scale),
-            margin=not_negative("margin", margin),
+            margin=(angle if form == "angular" else not_negative)("margin", margin),
             focal=not_negative("focal", focal),
         )
         self.weights = None if weights is None else PerClass(checked_weights(weights, len(self.cloud)))

@@ -13,7 +13,7 @@ from torch.nn.functional import log_softmax
 from longtail import clouds
 from longtail.counts import Counts, ZeroCount
 from longtail.losses import functional, targets
-from longtail.losses.arguments import not_negative, positive
+from longtail.losses.arguments import angle, not_negative, positive
 from longtail.losses.perclass import PerClass, checked_weights
 from longtail.losses.softmax import cross_entropy
 from longtail.losses.targets import Target
@@ -78,7 +78,7 @@ class ArcFace(nn.Module):
         self, scale: float = 30.0, margin: float = 0.5, easy: bool = False, *, ignore_index: int = -100
     ):
         super().__init__()
-        self.scale, self.margin = positive("scale", scale), not_negative("margin", margin)
+        self.scale, self.margin = positive("scale", scale), angle("margin", margin)
         self.boundary: functional.Boundary = "easy" if easy else "arcface"
         self.ignore_index = ignore_index
 
