@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -72,6 +73,30 @@ def test_boundary_lies_between_the_decisions() -> None:
     crossing = found["x"][np.flatnonzero(np.diff(np.sign(row)))]
     assert len(crossing) == 1 and abs(crossing[0] - 1) < 0.35
     assert embedding.boundary(points, np.ones(40, bool)) is None
+
+
+def test_opentsne_is_asked_for_the_same_as_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+
+    class Stub:
+        def __init__(self, **options: object):
+            asked.append(options)
+
+        def fit(self, points: np.ndarray) -> list[list[float]]:
+            assert points.dtype == np.float64 and points.flags.c_contiguous
+            return points[:, :2].tolist()
+
+    module = ModuleType("openTSNE")
+    module.TSNE = Stub  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "openTSNE", module)
+    features = np.random.default_rng(0).normal(size=(100, 5)).astype(np.float16)
+    assert np.array_equal(embedding.tsne(features, 7), features[:, :2])
+    embedding.tsne(features[:10], 8)
+    wanted = {"initialization": "pca", "n_jobs": 1}
+    assert asked == [
+        {"perplexity": 30.0, "random_state": 7, **wanted},
+        {"perplexity": 3.0, "random_state": 8, **wanted},  # a third of the other points at most
+    ]
 
 
 def test_without_the_extra_the_hint_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
