@@ -99,6 +99,9 @@ def test_marks_treat_equal_prints_as_equal() -> None:
     assert marks(figures) == ["best", "best", "", "second", ""]
     assert marks(figures, lower=True) == ["", "", "", "second", "best"]
     assert marks([Figure(1.0, None, 1)]) == [""]
+    assert marks([Figure(1.001, None, 1), None, Figure(1.0, None, 1)]) == ["", "", ""], (
+        "all tie: nobody leads"
+    )
 
 
 def test_one_plain_sentence_says_what_a_run_is(make_run: MakeRun) -> None:

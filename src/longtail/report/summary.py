@@ -84,14 +84,14 @@ def entries(runs: Sequence[RunFiles]) -> list[Entry]:
 
 
 def marks(figures: Sequence[Figure | None], *, lower: bool = False, digits: int = 2) -> list[str]:
-    """`best`, `second` or nothing for each figure; equal as printed means equal. Nothing for fewer than two.
+    """`best`, `second` or nothing for each figure; equal as printed means equal. Nothing where all are equal.
 
     >>> marks([Figure(1, None, 1), Figure(3, None, 1), None, Figure(2, None, 1)])
     ['', 'best', '', 'second']
     """
     printed = [None if f is None else round(f.mean, digits) for f in figures]
     ranked = sorted({value for value in printed if value is not None}, reverse=not lower)
-    if sum(value is not None for value in printed) < 2:
+    if len(ranked) < 2:
         return [""] * len(printed)
     names = dict(zip(ranked, ("best", "second")))
     return ["" if value is None else names.get(value, "") for value in printed]
