@@ -30,8 +30,8 @@ def row(cell: cells.Cell) -> str | None:
 
 
 def written(page: str) -> str:
-    """The page with its table made anew: the first group, at one seed."""
-    rows = [row(cell) for cell in cells.cells() if cell.group == 1]
+    """The page with its table made anew: the first group, at one seed, without what was re-trained."""
+    rows = [row(cell) for cell in cells.cells() if cell.group == 1 and "-crt" not in cell.name]
     before, _, rest = page.partition(BEGIN)
     table = "\n".join([HEAD, *(each for each in rows if each)])
     return f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}"
