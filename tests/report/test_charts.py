@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from longtail.report import measures, pictures
-from longtail.report.charts import calibration, curves
+from longtail.report.charts import calibration, curves, groups
 from longtail.report.reading import read
-from longtail.report.style import LIGHT
+from longtail.report.style import DARK, LIGHT, Theme
 from longtail.report.summary import entries
 from longtail.report.svg import Drawing
 
@@ -133,6 +133,16 @@ def test_a_bin_of_few_images_is_pale_and_bends_no_line() -> None:
     several = calibration.draw([bins, bins], ["a", "b"], [0, 1], LIGHT, compact=True)
     assert ["fill-opacity" in e.attrib for e in elements(several, "circle")] == [True, False, False] * 2
     assert sorted(len(places(line)) for line in elements(several, "polyline")) == [2, 2, 15, 15]
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_a_spread_has_an_edge_of_the_ground_around_it(theme: Theme) -> None:
+    drawing = groups.draw([groups.Group("Many", "", [(50.0, 5.0)])], ["one"], theme, compact=False)
+    edge, line = (e.attrib for e in elements(drawing, "line") if e.attrib["y1"] == e.attrib["y2"])
+    assert (edge.pop("stroke"), line.pop("stroke")) == (theme.ground, theme.ink)
+    assert float(edge.pop("stroke-width")) > 2 * float(line.pop("stroke-width")) and edge == line
+    style = (Path(pictures.__file__).parent / "templates" / "page.css").read_text(encoding="utf-8")
+    assert f"--ground: {theme.ground};" in style
 
 
 def test_the_line_of_perfect_calibration_lies_over_the_bars(make_run: MakeRun) -> None:

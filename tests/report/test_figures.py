@@ -141,6 +141,7 @@ def test_groups_and_gap_by_hand(make_run: MakeRun, tmp_path: Path) -> None:
     arrays = figure("groups", tmp_path / "a", runs)
     assert arrays["mean"][0].tolist() == [52.5, 95.0, 60.0, 27.5]
     assert arrays["std"][0] == pytest.approx([12.5**0.5, 50**0.5, 0, 12.5**0.5])
+    assert "stroke: #ffffff; stroke-width: 2.4" in (tmp_path / "a.svg").read_text(), "edges of the spreads"
     gaps = figure("logit_gap", tmp_path / "b", runs[:1])["gaps"]
     assert gaps[0].tolist() == pytest.approx([3 * h / 10 - 3 * (10 - h) / 10 for h in (9, 6, 4, 1)])
 

@@ -24,8 +24,12 @@ COLUMN, PAGE = 3.4, 7.0  # inches: one column, two columns
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours of a picture on the page, for a light or a dark ground. The ground itself stays transparent."""
+    """Colours of a picture on the page, for a light or a dark ground. The ground itself stays transparent.
 
+    `ground` is for the edges of what lies over bars; it is the page's own (templates/page.css).
+    """
+
+    ground: str
     ink: str
     muted: str
     grid: str
@@ -40,6 +44,7 @@ class Theme:
 
 
 LIGHT = Theme(
+    ground="#fbfcfd",
     ink="#1c2127",
     muted="#5a6572",
     grid="#e2e6ea",
@@ -54,6 +59,7 @@ LIGHT = Theme(
 )
 # The same hues, lighter: blue and black of the palette would drown on a dark ground.
 DARK = Theme(
+    ground="#12161b",
     ink="#e6e9ed",
     muted="#9aa6b2",
     grid="#2c343d",

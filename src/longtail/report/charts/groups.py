@@ -79,6 +79,8 @@ def _bar(
     text = f"{mean:.1f}"
     if spread is not None:
         a, b = (left + span * min(max(v, 0), 100) / 100 for v in (mean - spread, mean + spread))
-        drawing.line((a, y + thick / 2), (b, y + thick / 2), theme.ink, 1.5)
+        middle = y + thick / 2
+        drawing.line((a, middle), (b, middle), theme.ground, 4.5)  # ink alone is faint over a bar
+        drawing.line((a, middle), (b, middle), theme.ink, 1.5)
         text, end = f"{mean:.1f} ± {spread:.1f}", b
     drawing.text((end + 7, y + thick - 4), text, theme.ink, size=TEXT)

@@ -77,6 +77,8 @@ def _profiles(arrays: Arrays, key: str, names: list[str], title: str) -> Drawn:
 
 def groups(request: Request) -> Drawn:
     """Accuracy of all classes and of the three groups, seeds of one recipe together."""
+    from matplotlib.patheffects import withStroke
+
     found = entries(request.needed("groups"))
     metrics = ("top1", *measures.GROUPS)
     figures = [[entry.figure(metric) for metric in metrics] for entry in found]
@@ -90,9 +92,11 @@ def groups(request: Request) -> Drawn:
         place = np.arange(len(shown_)) + (i - (len(found) - 1) / 2) * width
         error = None if np.isnan(std[i]).all() else np.nan_to_num(std[i, shown_])
         name, high = label(entry.title, 30), np.nan_to_num(mean[i, shown_])
-        axes[0].bar(
+        drawn = axes[0].bar(
             place, high, width * 0.92, yerr=error, color=color, label=name, error_kw={"elinewidth": 0.8}
         )
+        for line in drawn.errorbar.lines[2] if drawn.errorbar else ():
+            line.set_path_effects([withStroke(linewidth=2.4, foreground="white")])  # faint over a bar else
         if len(found) <= 4:
             for x, value, over in zip(place, mean[i, shown_], np.nan_to_num(std[i, shown_])):
                 if value == value:
