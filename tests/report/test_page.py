@@ -163,7 +163,7 @@ def test_the_page_tells_the_run(make_run: MakeRun, tmp_path: Path) -> None:
         "taken for class 0 (90 %)",
         "e" * 64,  # the manifest's hash
         "d" * 64,
-        "GCL (form angular, cloud log, scale 30)",
+        "GCL (form angular, cloud log)",
         "1,950",
         "1.5",  # minutes of timing.jsonl
         "Expected calibration error (15 bins): GCL-A: 0.125",

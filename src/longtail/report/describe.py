@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from dataclasses import asdict
+from functools import cache
+from typing import Any, cast, get_args
 
+from longtail import recipe as specs
 from longtail.recipes import paper
 from longtail.report.text import label, percent, plural
 
@@ -36,6 +39,8 @@ LOSSES = {
     "shike": "knowledge excavation",
     "routing": "routers",
 }
+
+TELLING = ("base", "form", "cloud", "strength")  # what a loss is, said at its default too
 
 METHODS = {
     "baselines.focal": "Focal",
@@ -77,16 +82,31 @@ def dataset(recipe: Plain, data: Plain) -> str:
 
 
 def loss(spec: Plain) -> str:
-    r"""
-    >>> loss({"kind": "gcl", "form": "angular", "cloud": "log", "scale": 30.0, "strength": 0.5})
-    'GCL (form\xa0angular, cloud\xa0log, scale\xa030, strength\xa00.5)'
+    r"""A loss with what tells it from its defaults; recipe.json, which is on the page too, has the rest.
+
+    >>> loss({"kind": "gcl", "form": "angular", "cloud": "log", "strength": 0.5, "scale": 20.0, "focal": 0.0})
+    'GCL (form\xa0angular, cloud\xa0log, strength\xa00.5, scale\xa020)'
+    >>> loss({"kind": "cross_entropy", "scale": 1.0})
+    'cross-entropy'
+    >>> loss({"kind": "ride", "base": {"kind": "ldam", "scale": 30.0}, "diversity": -0.2})
+    'RIDE (base\xa0LDAM)'
     """
     kind = str(spec.get("kind", "loss"))
+    usual = _defaults().get(kind, {})
     shown = [
-        _whole(f"{key.replace('_', ' ')} {_value(value)}") for key, value in spec.items() if key != "kind"
+        _whole(f"{key.replace('_', ' ')} {_value(value)}")
+        for key, value in spec.items()
+        if key != "kind" and (key in TELLING or key not in usual or value != usual[key])
     ]
     name = LOSSES.get(kind, label(kind).replace("_", " "))
     return f"{name} ({', '.join(shown)})" if shown else name
+
+
+@cache
+def _defaults() -> dict[str, Plain]:
+    """The plain form of every loss as it is when nothing is said, by its kind."""
+    union, _ = get_args(specs.Loss)
+    return {spec.kind: asdict(spec()) for spec in get_args(union)}
 
 
 STAGE = ("Stage", "Epochs", "Loss", "Sampling", "Mixing", "Trains", "Optimiser")
