@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from longtail.recipes import catalogue, overrides
+from longtail.run import seal
 
 
 def test_table_prints_what_the_report_makes(command, replaced, run_folder) -> None:
@@ -44,6 +45,26 @@ def test_compare_joins_seeds_and_sets_them_beside_the_paper(command, seeds) -> N
     assert joined[-4:] == ["82.73", "-1.73", "0,", "1"]
     assert joined[1:9] == ["200", "+", "30", "epochs", "81.00", "±", "1.41", "*"]
     assert "the first stage has 20 epochs where the released code has 200" in outcome.out
+
+
+def test_compare_names_the_runs_that_no_seal_vouches_for(command, seeds) -> None:
+    seal.seal(seeds[0])
+    out = command("compare", *seeds).out
+    marked = [line for line in out.splitlines() if "the run is not finished" in line]
+    assert [Path(line.split(": ")[1]).name for line in marked] == ["a1", "short"]
+
+
+def test_compare_refuses_a_run_that_is_not_what_was_sealed(command, refused, seeds) -> None:
+    for folder in seeds:
+        seal.seal(folder)
+    assert "not finished" not in command("compare", *seeds).out
+    final = seeds[1] / "final.json"
+    final.write_bytes(final.read_bytes().replace(b"82.0", b"92.0"))
+    assert "final.json is damaged" in refused(4, "compare", *seeds)
+    final.write_bytes(final.read_bytes()[:-20])
+    assert "final.json is damaged" in refused(4, "compare", *seeds)
+    (seeds[1] / "MANIFEST.json").unlink()
+    assert "final.json" in refused(4, "compare", *seeds)
 
 
 def test_compare_of_no_run_is_refused(refused, tmp_path) -> None:

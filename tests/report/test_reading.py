@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longtail.errors import UsageError
+from longtail.errors import LongtailError, ModelFileError, UsageError
 from longtail.report.reading import read
+from longtail.run import seal
 
 MakeRun = Callable[..., Path]
 
@@ -69,16 +70,52 @@ def test_damaged_files_are_named_in_one_line(
 ) -> None:
     folder = make_run()
     (folder / name).write_bytes(content)
-    with pytest.raises(UsageError, match=message) as caught:
+    with pytest.raises(LongtailError, match=message) as caught:
         run = read(folder)
         _ = run.evals, run.predictions
     assert name in str(caught.value) and "\n" not in str(caught.value)
+    assert caught.value.exit_code == (2 if "is not a recipe" in message else 4)
+
+
+@pytest.mark.parametrize(
+    "name", ["recipe.json", "data.json", "final.json", "evals.jsonl", "samples.safetensors"]
+)
+def test_a_file_that_is_not_what_was_sealed_is_refused(make_run: MakeRun, name: str) -> None:
+    """Each change leaves a file that reads well: only the seal knows."""
+    folder = make_run()
+    seal.seal(folder)
+    assert read(folder).is_finished
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole.replace(b"5", b"6", 1) if name.startswith(("f", "e")) else whole + b" ")
+    with pytest.raises(ModelFileError, match=name):
+        run = read(folder)
+        _ = run.final, run.evals, run.samples
+
+
+def test_a_sealed_file_that_is_gone_is_damage_unless_it_is_left_out_of_version_control(
+    make_run: MakeRun,
+) -> None:
+    folder = make_run()
+    seal.seal(folder)
+    (folder / "predictions.safetensors").unlink()
+    (folder / "final.json").unlink()
+    run = read(folder)
+    assert run.predictions is not None  # those of the features
+    with pytest.raises(ModelFileError, match="final.json"):
+        _ = run.final
+
+
+def test_a_run_without_a_seal_is_not_finished(make_run: MakeRun) -> None:
+    folder = make_run()
+    (folder / "MANIFEST.json").unlink()
+    run = read(folder)
+    assert run.last["top1"] == 50.0 and not run.is_finished
 
 
 def test_missing_tensors_are_named(make_run: MakeRun) -> None:
     folder = make_run()
     (folder / "samples.safetensors").write_bytes((folder / "features.safetensors").read_bytes())
-    with pytest.raises(UsageError, match="lacks images, index"):
+    with pytest.raises(ModelFileError, match="lacks images, index"):
         _ = read(folder).samples
 
 

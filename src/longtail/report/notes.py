@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -25,10 +25,16 @@ def of_entry(entry: Entry) -> list[str]:
     return found
 
 
+def unfinished(runs: Sequence[RunFiles]) -> Iterator[str]:
+    """The runs that no seal vouches for: they still go on, or were stopped."""
+    for run in runs:
+        if not run.is_finished:
+            yield f"{shown(run.path)}: the run is not finished; its newest evaluation stands in for the last."
+
+
 def _run(run: RunFiles) -> Iterator[str]:
     path = shown(run.path)
-    if not run.is_finished:
-        yield f"{path}: the run is not finished; its newest evaluation stands in for the last."
+    yield from unfinished([run])
     if run.env.get("dirty"):
         yield f"{path}: the code had changes that were not committed."
     for note in run.data.get("notes") or ():

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from longtail.errors import UsageError
-from longtail.run import canonical, fsio
+from longtail.errors import ModelFileError, UsageError
+from longtail.run import canonical, fsio, manifest
 from longtail.run.escape import shown
+from longtail.run.seal import LARGE
 
 Row = dict[str, Any]
 Array = NDArray[Any]
@@ -24,26 +25,29 @@ LARGEST_LOG = 512 << 20
 
 @dataclass(frozen=True)
 class RunFiles:
-    """Every file of one run folder, read when first asked for. A missing optional file is empty or None."""
+    """Every file of one run folder, read when first asked for. A missing optional file is empty or None.
+
+    What the seal of a finished run names is compared with it; a file that differs is a ModelFileError.
+    """
 
     path: Path
     recipe: Row = field(repr=False)
 
     @cached_property
     def env(self) -> Row:
-        return self._object("env.json")
+        return self.facts("env.json")
 
     @cached_property
     def data(self) -> Row:
-        return self._object("data.json")
+        return self.facts("data.json")
 
     @cached_property
     def manifest(self) -> Row:
-        return self._object("manifest.json")
+        return self.facts("manifest.json")
 
     @cached_property
     def final(self) -> Row:
-        return self._object("final.json")
+        return self.facts("final.json")
 
     @cached_property
     def steps(self) -> list[Row]:
@@ -112,7 +116,8 @@ class RunFiles:
 
     @property
     def is_finished(self) -> bool:
-        return bool(self.final.get("last"))
+        """Whether the run was sealed: its last evaluation is the one after its last epoch."""
+        return (self.path / manifest.NAME).exists() and bool(self.final.get("last"))
 
     def accuracies(self, row: Row | None = None) -> Array:
         """Percent right of each class in an evaluation row (the last one); NaN for a class without images."""
@@ -122,32 +127,50 @@ class RunFiles:
             return np.full(len(self.counts), np.nan)
         return np.divide(100 * hits, totals, out=np.full(len(hits), np.nan), where=totals > 0)
 
-    def _object(self, name: str) -> Row:
-        path = self.path / name
-        return _object(path) if path.is_file() else {}
+    @cached_property
+    def _sealed(self) -> dict[str, manifest.Entry]:
+        return manifest.read(self.path, "run")[0] if (self.path / manifest.NAME).exists() else {}
+
+    def _is_there(self, name: str) -> bool:
+        """Whether the file can be read. One that was sealed and is gone shows itself as damaged when read."""
+        return (self.path / name).is_file() or (name in self._sealed and name not in LARGE)
+
+    def _bytes(self, name: str, limit: int) -> bytes:
+        if name in self._sealed:
+            return manifest.checked(self.path, name, self._sealed[name])
+        return fsio.read_bytes(self.path / name, limit=limit)
+
+    def facts(self, name: str) -> Row:
+        """The object in a JSON file; empty where there is none."""
+        if not self._is_there(name):
+            return {}
+        return _decoded(self._bytes(name, fsio.LARGEST_JSON), self.path / name)
 
     def _rows(self, name: str) -> list[Row]:
-        path = self.path / name
-        if not path.is_file():
+        if not self._is_there(name):
             return []
-        lines = fsio.read_bytes(path, limit=LARGEST_LOG, error=UsageError).split(b"\n")
-        return [_decoded(line, path) for line in lines if line.strip()]
+        lines = self._bytes(name, LARGEST_LOG).split(b"\n")
+        return [_decoded(line, self.path / name) for line in lines if line.strip()]
 
     def _tensors(
         self, name: str, wanted: tuple[str, ...], optional: tuple[str, ...] = ()
     ) -> Mapping[str, Array] | None:
         path = self.path / name
-        if not path.is_file():
+        if not self._is_there(name):
             return None
+        if name in self._sealed:
+            manifest.check(self.path, name, self._sealed[name])
         try:
             with safe_open(path, "np") as file:
                 known = set(file.keys())
                 found = {key: file.get_tensor(key) for key in (*wanted, *optional) if key in known}
         except (SafetensorError, OSError, ValueError) as error:
-            raise UsageError(f"cannot read {shown(path)}: {error}; write it again or remove it") from error
+            raise ModelFileError(
+                f"cannot read {shown(path)}: {error}; write it again or remove it"
+            ) from error
         missing = [key for key in wanted if key not in found]
         if missing:
-            raise UsageError(f"{shown(path)} lacks {', '.join(missing)}; write it again or remove it")
+            raise ModelFileError(f"{shown(path)} lacks {', '.join(missing)}; write it again or remove it")
         return found
 
 
@@ -157,23 +180,24 @@ def read(path: str | Path) -> RunFiles:
     for name in ("recipe.json", "data.json"):
         if not (path / name).is_file():
             raise UsageError(f"{shown(path)} is not a run folder: it has no {name}")
-    run = RunFiles(path, _object(path / "recipe.json"))
-    if not all(run.recipe.get(key) for key in ("stages", "data", "model")):
-        raise UsageError(f"{shown(path / 'recipe.json')} is not a recipe: it needs data, model and stages")
+    run = RunFiles(path, _recipe(path))
     if not run.data.get("counts"):
-        raise UsageError(f"{shown(path / 'data.json')} has no class counts")
+        raise ModelFileError(f"{shown(path / 'data.json')} has no class counts")
     return run
 
 
-def _object(path: Path) -> Row:
-    return _decoded(fsio.read_bytes(path, limit=fsio.LARGEST_JSON, error=UsageError), path)
+def _recipe(path: Path) -> Row:
+    recipe = RunFiles(path, {}).facts("recipe.json")
+    if not all(recipe.get(key) for key in ("stages", "data", "model")):
+        raise UsageError(f"{shown(path / 'recipe.json')} is not a recipe: it needs data, model and stages")
+    return recipe
 
 
 def _decoded(data: bytes, path: Path) -> Row:
     try:
         value = canonical.decode(data)
     except ValueError as error:
-        raise UsageError(f"{shown(path)}: {error}") from error
+        raise ModelFileError(f"{shown(path)}: {error}") from error
     if not isinstance(value, dict):
-        raise UsageError(f"{shown(path)} holds something other than JSON objects")
+        raise ModelFileError(f"{shown(path)} holds something other than JSON objects")
     return cast("Row", value)

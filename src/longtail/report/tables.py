@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from longtail.errors import UsageError
+from longtail.report.notes import unfinished
 from longtail.report.reading import read
 from longtail.report.summary import Entry, Figure, entries, marks
 from longtail.report.text import label
@@ -177,6 +178,7 @@ def _notes(found: Sequence[Row]) -> list[str]:
     notes += [
         f"Paper, {markdown_text(r.entry.title)}: {r.entry.published}." for r in found if r.entry.published
     ]
+    notes += [markdown_text(note, 300) for r in found for note in unfinished(r.entry.runs)]
     return [*dict.fromkeys(notes), ""]
 
 
