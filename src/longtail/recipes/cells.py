@@ -206,6 +206,20 @@ def _short(name: str, make: Callable[..., Recipe], seed: int = 0, after: str | N
     return Cell(f"short/{name}-s{seed}", 1, make, after=after)
 
 
+def fast_cells() -> tuple[Cell, ...]:
+    """`cifar.fast` at r=100 with three seeds, to stand beside the full cells in docs/speed.md."""
+    return tuple(
+        Cell(
+            f"fast/cifar{classes}-gcl-{form}-s{seed}",
+            1,
+            _later(cifar.fast, classes=classes, ratio=100, form=form, seed=seed),
+        )
+        for form in FORMS
+        for classes in (100, 10)
+        for seed in range(3)
+    )
+
+
 # Held-out accuracy of bf16 against fp32 over three seeds: results/choices/precision.csv, docs/speed.md.
 PRECISION: Literal["fp32", "bf16"] = "bf16"
 

@@ -220,6 +220,8 @@ def _is_paper_track(recipe: Plain) -> bool:
     data, images = recipe["data"], recipe.get("images", {})
     if any(stage.get("teacher") for stage in recipe["stages"]):
         return False
+    if any((stage.get("optimizer") or {}).get("filters") for stage in recipe["stages"]):
+        return False  # nobody there had such an optimiser
     jitter = images.get("jitter", 0) and not _is_ride(recipe)  # RIDE's own code has it on ImageNet-LT
     contrasted = recipe["model"].get("kind") == "contrasted"  # which all lose their colours now and then
     jitter = jitter or (images.get("grayscale", 0) and not contrasted)
