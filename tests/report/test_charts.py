@@ -58,6 +58,18 @@ def test_no_text_of_a_picture_is_cut(make_run: MakeRun) -> None:
                 assert texts and not cut
 
 
+def test_long_names_of_one_beginning_stay_apart_on_the_axes(make_run: MakeRun) -> None:
+    names = [f"Great_crested_{bird}" for bird in ("Grebe", "Tern", "Flycatcher", "Newt")]
+    run = read(make_run(names=names))
+    found = pictures.confusions(run)
+    assert found is not None
+    for picture, times in ((pictures.by_class(entries([run])), 1), (found[0], 2)):
+        for address in (picture.desk_light, picture.phone_dark):
+            root = ElementTree.fromstring(base64.b64decode(address.split(",")[1]))
+            cut = [text.text for text in root.iter(SVG + "text") if "…" in (text.text or "")]
+            assert len(cut) == 4 * times and len(set(cut)) == 4
+
+
 def test_a_cut_text_would_be_found() -> None:
     drawing = Drawing(100, 20)
     drawing.text((98, 10), "100", "#000", anchor="middle")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -161,6 +162,14 @@ def test_few_classes_stand_under_their_names_and_many_do_not(make_run: MakeRun, 
         figure(name, tmp_path / name, [make_run(f"{name}-many", counts=counts)])
         text = (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
         assert ">class 3<" not in text and "from the most to the fewest" in text
+
+
+@pytest.mark.parametrize("name", ["per_class", "logit_gap", "confusion"])
+def test_long_names_of_one_beginning_stay_apart(name: str, make_run: MakeRun, tmp_path: Path) -> None:
+    names = [f"Great_crested_{bird}" for bird in ("Grebe", "Tern", "Flycatcher", "Newt")]
+    figure(name, tmp_path / name, [make_run(names=names)])
+    cut = re.findall(r">(Gr[^<]*…[^<]*)<", (tmp_path / f"{name}.svg").read_text(encoding="utf-8"))
+    assert len(set(cut)) == 4
 
 
 def test_the_groups_are_named_below_the_bars_where_there_is_room(make_run: MakeRun, tmp_path: Path) -> None:

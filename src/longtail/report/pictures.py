@@ -15,7 +15,7 @@ from longtail.report.reading import Row, RunFiles
 from longtail.report.style import DARK, LIGHT
 from longtail.report.summary import Entry
 from longtail.report.svg import Drawing
-from longtail.report.text import label, percent, plural
+from longtail.report.text import label, percent, plural, short
 
 TITLES = {"many": "Many", "medium": "Medium", "few": "Few"}
 MOST = 8  # entries in one chart: as many as there are colours
@@ -83,7 +83,7 @@ def by_class(entries: Sequence[Entry]) -> Picture:
     first = [int(order[np.flatnonzero(bar == i)[0]]) for i in range(len(sorted_["counts"]))]
     group = [next((g for g in measures.GROUPS if masks[g][c]), "few") for c in first]
     bars = per_class.Bars(
-        sorted_["counts"], sorted_["accuracy"], group, [label(run.names[c], 14) for c in first]
+        sorted_["counts"], sorted_["accuracy"], group, [short(run.names[c], 14) for c in first]
     )
     halves = [measures.trend(a[order], max(len(order) // 5, 1)) for a in accuracies]
     alt = "Classes from the most to the fewest training images. " + " ".join(
@@ -139,7 +139,7 @@ def confusions(run: RunFiles) -> tuple[Picture, bool] | None:
     shares = measures.row_shares(summed)
     is_grouped = len(members) < len(counts)
     names = [
-        f"{counts[part[0]]:,}–{counts[part[-1]]:,}" if is_grouped else label(run.names[int(part[0])], 15)
+        f"{counts[part[0]]:,}–{counts[part[-1]]:,}" if is_grouped else short(run.names[int(part[0])], 15)
         for part in members
     ]
     what = "groups of classes by training images" if is_grouped else "classes"

@@ -21,6 +21,17 @@ def label(value: object, limit: int = 60) -> str:
     return shown if len(shown) <= limit and len(raw) <= 4 * limit else shown[: limit - 1] + "…"
 
 
+def short(value: object, limit: int) -> str:
+    """A label without its middle: names of one beginning, as those of species, differ at the end.
+
+    >>> short("Great_crested_Grebe", 14), short("Great_crested_Tern", 14), short("cat", 14)
+    ('Great_c…_Grebe', 'Great_c…d_Tern', 'cat')
+    """
+    whole = label(value, 200)
+    after = (limit - 1) // 2
+    return whole if len(whole) <= limit else f"{whole[: limit - 1 - after]}…{whole[len(whole) - after :]}"
+
+
 def percent(value: object, digits: int = 1) -> str:
     """A percentage, or a dash for a group without classes.
 

@@ -16,7 +16,7 @@ from longtail.errors import UsageError
 from longtail.report import describe
 from longtail.report.reading import RunFiles
 from longtail.report.style import COLUMN, PAGE
-from longtail.report.text import label
+from longtail.report.text import short
 from longtail.run import fsio
 from longtail.run.escape import shown
 
@@ -101,7 +101,7 @@ def classes(axis: Axes, names: Sequence[str], most: int = 20) -> None:
     if len(names) > most:
         axis.set_xlabel("classes, from the most to the fewest images")
         return
-    texts = [label(name, 12) for name in names]
+    texts = [short(name, 12) for name in names]
     if max(len(text) for text in texts) <= 3:
         axis.set_xticks(range(len(texts)), texts)
     else:

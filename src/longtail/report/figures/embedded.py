@@ -14,7 +14,7 @@ from longtail.report.figures.canvas import Array, Arrays, Drawn, Request, sheet
 from longtail.report.reading import RunFiles
 from longtail.report.style import BLACK, COLUMN, HEAD, PAGE, TAIL, class_mark, series
 from longtail.report.summary import entries
-from longtail.report.text import label
+from longtail.report.text import label, short
 from longtail.run.escape import shown
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def distortion(request: Request) -> Drawn:
             x, y = np.concatenate([hulls[i], hulls[i][:1]]).T
             axes[0].fill(x, y, color=color, alpha=0.15, linewidth=0)
             axes[0].plot(x, y, color=color, linewidth=0.9, alpha=0.8)  # one region may lie inside the other
-        note = f"{label(run.names[int(c)], 14)} ({len(own)}), spread {arrays['distances'][i]:.2f}"
+        note = f"{short(run.names[int(c)], 14)} ({len(own)}), spread {arrays['distances'][i]:.2f}"
         axes[0].plot(own[:, 0], own[:, 1], marker, color=color, markersize=2.4, label=note, linestyle="")
     axes[0].legend(loc="upper center", bbox_to_anchor=(0.5, -0.01), ncols=2, markerscale=1.6, columnspacing=1)
     _bare(axes[0])
@@ -71,7 +71,7 @@ def all_classes(request: Request) -> Drawn:
             if column == 0:
                 axis.set_ylabel(split)
     if len(runs[0].counts) <= 16:
-        names = [label(name, 14) for name in runs[0].names]
+        names = [short(name, 14) for name in runs[0].names]
         handles, _ = axes[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=5, markerscale=2, columnspacing=1)
     else:
@@ -104,7 +104,7 @@ def head_tail(request: Request) -> Drawn:
         arrays |= {f"{key}_{column}": value for key, value in found.items()}
         for row, split in enumerate(SPLITS):
             axis = axes[row * len(runs) + column]
-            _pair(axis, found, row, pair, [label(run.names[c], 14) for c in pair])
+            _pair(axis, found, row, pair, [short(run.names[c], 14) for c in pair])
             if row == 0:
                 axis.set_title(titles[column])
             if column == 0:

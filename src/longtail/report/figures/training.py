@@ -13,7 +13,7 @@ from longtail.report.figures.canvas import Arrays, Drawn, Request, classes, shee
 from longtail.report.pictures import column, epochs, losses, mean_accuracy, shots, stage_edges
 from longtail.report.style import BAR, BLACK, FEW, MANY, MEDIUM, series
 from longtail.report.summary import entries
-from longtail.report.text import label
+from longtail.report.text import label, short
 from longtail.run.escape import shown
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def confusion(request: Request) -> Drawn:
     shares = measures.row_shares(summed)
     is_grouped = len(members) < len(run.counts)
     names = [
-        f"{run.counts[m[0]]}–{run.counts[m[-1]]}" if is_grouped else label(run.names[int(m[0])], 14)
+        f"{run.counts[m[0]]}–{run.counts[m[-1]]}" if is_grouped else short(run.names[int(m[0])], 14)
         for m in members
     ]
     figure, axes = sheet(height=3.1)
