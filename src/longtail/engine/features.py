@@ -1,4 +1,7 @@
-"""What the backbone makes of every image: written once, read by the figures (features.safetensors)."""
+"""What the backbone makes of every image: written once, read by the figures (features.safetensors).
+
+With the data at hand, the sample images of a run that came without them (samples.safetensors) are made too.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from longtail.data.splits import Split
 from longtail.engine import environment
 from longtail.engine.distributed import World, chosen_device
 from longtail.engine.evaluate import clean
+from longtail.engine.finish import SAMPLES, samples
 from longtail.engine.load import restored
 from longtail.recipe import Recipe
 from longtail.run.folder import RunFolder
@@ -31,6 +35,9 @@ def features(run: str | Path, *, device: str | None = None) -> Path:
             seen, scores = _all(here, recipe, model, loss, split)
             tensors |= {f"{name}_features": seen, f"{name}_scores": scores, f"{name}_labels": split.targets}
     folder.write_tensors("features.safetensors", tensors)
+    # Of other data the places of the images would be wrong: a page would name them after other labels.
+    if data.digest == facts["digest"] and not (folder.path / SAMPLES).exists():
+        folder.write_tensors(SAMPLES, samples(recipe, data))
     return folder.path / "features.safetensors"
 
 

@@ -19,6 +19,7 @@ from longtail.keys import Key
 from longtail.recipe import Recipe
 from longtail.run.folder import RunFolder
 
+SAMPLES = "samples.safetensors"
 THUMBNAILS = 200
 THUMBNAIL_SIDE = 64
 
@@ -38,11 +39,11 @@ def _write(alone: World, recipe: Recipe, data: Dataset, model: nn.Module, record
     scores = [
         s.cpu() for s, _ in logits(alone, exact(recipe), model, loss, evaluation_batches(alone, recipe, data))
     ]
-    split = data.held_out if recipe.evaluation.split == "held_out" and data.held_out else data.test
     folder.write_tensors(
-        "predictions.safetensors", {"logits": halved(torch.cat(scores)), "labels": split.targets}
+        "predictions.safetensors",
+        {"logits": halved(torch.cat(scores)), "labels": evaluated(recipe, data).targets},
     )
-    folder.write_tensors("samples.safetensors", thumbnails(split, Key(recipe.seed).fold("thumbnails")))
+    folder.write_tensors(SAMPLES, samples(recipe, data))
     folder.write("final.json", summary(folder, recipe, record))
     folder.seal()
 
@@ -51,6 +52,15 @@ def halved(scores: Tensor) -> Tensor:
     """float16, and what is too large for it at its end: an infinity would be no file of a run."""
     largest = torch.finfo(torch.float16).max
     return scores.clamp(-largest, largest).half()
+
+
+def evaluated(recipe: Recipe, data: Dataset) -> Split:
+    return data.held_out if recipe.evaluation.split == "held_out" and data.held_out else data.test
+
+
+def samples(recipe: Recipe, data: Dataset) -> dict[str, Tensor]:
+    """Thumbnails of a run: the same ones whenever they are made."""
+    return thumbnails(evaluated(recipe, data), Key(recipe.seed).fold("thumbnails"))
 
 
 def thumbnails(split: Split, key: Key) -> dict[str, Tensor]:
