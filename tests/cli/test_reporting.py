@@ -54,6 +54,14 @@ def test_compare_names_the_runs_that_no_seal_vouches_for(command, seeds) -> None
     assert [Path(line.split(": ")[1]).name for line in marked] == ["a1", "short"]
 
 
+def test_compare_counts_a_copied_run_once(command, seeds, tmp_path) -> None:
+    shutil.copytree(seeds[0], tmp_path / "copy")
+    out = command("compare", seeds[0], tmp_path / "copy").out
+    (row,) = (line for line in out.splitlines() if line.startswith("GCL-E"))
+    assert "±" not in row and row.endswith("  0")
+    assert "copy: not counted, the recipe and seed of " in out
+
+
 def test_compare_refuses_a_run_that_is_not_what_was_sealed(command, refused, seeds) -> None:
     for folder in seeds:
         seal.seal(folder)

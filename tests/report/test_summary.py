@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from longtail.recipes import catalogue
-from longtail.report import describe
+from longtail.report import describe, notes
 from longtail.report.reading import RunFiles, read
 from longtail.report.summary import Figure, entries, marks
 
@@ -46,6 +46,18 @@ def test_a_folder_given_twice_is_one_run(make_run: MakeRun) -> None:
     assert entry.seeds == (0,)
     figure = entry.figure("top1")
     assert figure is not None and figure.spread is None
+
+
+def test_a_copy_is_no_replicate(make_run: MakeRun) -> None:
+    """The same recipe and seed in another folder, finished or not, whatever it found."""
+    begun = make_run("begun", leave_out=("final.json",))
+    runs = [read(begun), *(read(make_run(name, seed=seed)) for name, seed in (("a", 0), ("b", 1), ("c", 0)))]
+    (entry,) = entries(runs)
+    assert [run.path.name for run in entry.runs] == ["a", "b"] and entry.seeds == (0, 1)
+    assert [run.path.name for run in entry.copies] == ["begun", "c"]
+    figure = entry.figure("top1")
+    assert figure is not None and figure.number == 2
+    assert [Path(note.split(": ")[0]).name for note in notes.of_entry(entry)] == ["begun", "c"]
 
 
 def test_other_counts_are_another_entry(make_run: MakeRun) -> None:

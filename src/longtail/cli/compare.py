@@ -55,14 +55,15 @@ def _block(group: Sequence[Row]) -> str:
 
 
 def _notes(found: Sequence[Row]) -> list[str]:
-    """Where a run of the comparison is no finished one, or trained for less than the paper's runs did."""
+    """Where a run is not finished, is a copy of another, or trained for less than the paper's runs did."""
     from longtail.recipes.paper import shortfall
-    from longtail.report.notes import unfinished
+    from longtail.report.notes import copied, unfinished
     from longtail.run.escape import terminal
 
     notes: list[str] = []
     for row in found:
-        notes += [f"note: {terminal(note.rstrip('.'))}" for note in unfinished(row.entry.runs)]
+        said = [*unfinished(row.entry.runs), *copied(row.entry)]
+        notes += [f"note: {terminal(note.rstrip('.'))}" for note in said]
         if row.paper is not None and (text := shortfall(row.entry.runs[0].recipe)):
             notes.append(f"note: {terminal(row.entry.title)}: {text[:1].lower()}{text[1:]}")
     return ["\n".join(dict.fromkeys(notes))] if notes else []

@@ -16,6 +16,7 @@ from longtail.run.escape import shown
 def of_entry(entry: Entry) -> list[str]:
     """Notes on the runs of one recipe, in the order in which a reader would ask."""
     found = [note for run in entry.runs for note in _run(run)]
+    found += copied(entry)
     if len({run.data.get("digest") for run in entry.runs}) > 1:
         found.append(
             f"{entry.title}: the seeds were trained on different images (their data digests differ)."
@@ -30,6 +31,14 @@ def unfinished(runs: Sequence[RunFiles]) -> Iterator[str]:
     for run in runs:
         if not run.is_finished:
             yield f"{shown(run.path)}: the run is not finished; its newest evaluation stands in for the last."
+
+
+def copied(entry: Entry) -> Iterator[str]:
+    """The runs that are the same recipe and seed as one that is counted."""
+    for run in entry.copies:
+        seed = int(run.recipe.get("seed", 0))
+        other = entry.runs[entry.seeds.index(seed)]
+        yield f"{shown(run.path)}: not counted, the recipe and seed of {shown(other.path)} once more."
 
 
 def _run(run: RunFiles) -> Iterator[str]:

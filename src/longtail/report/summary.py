@@ -44,11 +44,12 @@ class Entry:
     dataset: str
     runs: tuple[RunFiles, ...]
     published: Published | None
+    copies: tuple[RunFiles, ...] = ()  # of runs that are counted: the same recipe and seed once more
     stage: int | None = None  # None: the headline after the last stage
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        return tuple(int(run.recipe.get("seed", 0)) for run in self.runs)
+        return tuple(map(_seed, self.runs))
 
     def figure(self, metric: str, source: str = "last") -> Figure | None:
         """Mean and spread of a metric of the last (or `best`) evaluation; None where no run has it."""
@@ -71,7 +72,11 @@ def figure(values: Sequence[Any]) -> Figure | None:
 
 
 def entries(runs: Sequence[RunFiles]) -> list[Entry]:
-    """Runs in the order given, those of one recipe up to the seed together. A folder given twice is one."""
+    """Runs in the order given, those of one recipe up to the seed together.
+
+    A folder given twice is one, and so are two of the same recipe and seed: a copy is no replicate. The
+    finished one counts, the first of equals.
+    """
     groups: dict[str, list[RunFiles]] = {}
     for run in {run.path.resolve(): run for run in runs}.values():
         groups.setdefault(_key(run), []).append(run)
@@ -98,9 +103,13 @@ def marks(figures: Sequence[Figure | None], *, lower: bool = False, digits: int 
 
 
 def _entry(runs: Sequence[RunFiles]) -> Entry:
+    finished_first = sorted(runs, key=lambda run: not run.is_finished)
+    counted = {id(run) for run in {_seed(run): run for run in reversed(finished_first)}.values()}
+    copies = tuple(run for run in runs if id(run) not in counted)
+    runs = [run for run in runs if id(run) in counted]
     first = runs[0]
     title, dataset = describe.method(first.recipe), describe.dataset(first.recipe, first.data)
-    return Entry(title, dataset, tuple(runs), paper.published(first.recipe))
+    return Entry(title, dataset, tuple(runs), paper.published(first.recipe), copies)
 
 
 def _told_apart(group: Sequence[Entry]) -> list[str]:
@@ -111,6 +120,10 @@ def _told_apart(group: Sequence[Entry]) -> list[str]:
     if words is not None:
         return [f"{entry.title}, {word}" for entry, word in zip(group, words)]
     return [f"{entry.title} ({label(entry.runs[0].path.name, 40)})" for entry in group]
+
+
+def _seed(run: RunFiles) -> int:
+    return int(run.recipe.get("seed", 0))
 
 
 def _key(run: RunFiles) -> str:

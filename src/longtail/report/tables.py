@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from longtail.errors import UsageError
-from longtail.report.notes import unfinished
+from longtail.report.notes import copied, unfinished
 from longtail.report.reading import read
 from longtail.report.summary import Entry, Figure, entries, marks
 from longtail.report.text import label
@@ -178,7 +178,9 @@ def _notes(found: Sequence[Row]) -> list[str]:
     notes += [
         f"Paper, {markdown_text(r.entry.title)}: {r.entry.published}." for r in found if r.entry.published
     ]
-    notes += [markdown_text(note, 300) for r in found for note in unfinished(r.entry.runs)]
+    notes += [
+        markdown_text(note, 300) for r in found for note in (*unfinished(r.entry.runs), *copied(r.entry))
+    ]
     return [*dict.fromkeys(notes), ""]
 
 
