@@ -12,7 +12,10 @@ def features(
     run: Annotated[Path, typer.Argument(help="A finished run folder.")],
     device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1.")] = None,
 ) -> None:
-    """Write the features of all images, for the figures, and sample images for the page if there are none."""
+    """Write the features of all images, for the figures.
+
+    A run that came without sample images, as from a repository, gets those of its page as well.
+    """
     from longtail.run.escape import shown
     from longtail.run.folder import RunFolder
 
