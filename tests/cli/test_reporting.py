@@ -108,6 +108,9 @@ def test_report_of_no_run_is_refused(refused, tmp_path) -> None:
 def test_verify_names_what_is_damaged(command, run_folder) -> None:
     outcome = command("verify", run_folder)
     assert outcome.code == 0 and "not finished" in outcome.out
+    assert outcome.out.endswith("what is sealed or saved is sound; the run is unfinished\n")
+    seal.seal(run_folder)
+    assert command("verify", run_folder).out.endswith("/run: every file is as it was written\n")
     (run_folder / "evals.jsonl").write_text("{]\n")
     outcome = command("verify", run_folder)
     assert outcome.code == 4

@@ -26,6 +26,11 @@ def seal(folder: Path) -> None:
     fsio.write_file(folder / manifest.NAME, manifest.encode("run", files))
 
 
+def is_sealed(folder: Path) -> bool:
+    """Whether a run was finished here, be it damaged or not."""
+    return (folder / manifest.NAME).exists()
+
+
 def damaged(folder: Path) -> list[str] | None:
     """The sealed files that are not what they were; None where there is no seal that can be read."""
     try:

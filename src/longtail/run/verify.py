@@ -11,7 +11,7 @@ from longtail.errors import LongtailError, ModelFileError
 from longtail.run import canonical, checkpoint, fsio, logs, manifest, tensors
 from longtail.run.escape import shown
 from longtail.run.folder import RunFolder
-from longtail.run.seal import LARGE
+from longtail.run.seal import LARGE, is_sealed
 
 
 class Finding(NamedTuple):
@@ -54,7 +54,7 @@ def _rows(path: Path) -> None:
 
 
 def _sealed(run: RunFolder) -> Iterator[Finding]:
-    if not (run.path / manifest.NAME).exists():
+    if not is_sealed(run.path):
         yield Finding(manifest.NAME, "the run is not finished: nothing vouches for its files yet", False)
         return
     try:
