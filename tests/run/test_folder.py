@@ -61,9 +61,32 @@ def test_the_same_recipe_takes_the_run_up_again(tmp_path: Path) -> None:
     assert os.listdir(run.checkpoints) == []
 
 
+def test_a_run_that_died_before_its_first_checkpoint_keeps_no_other_out(tmp_path: Path) -> None:
+    run, other = RunFolder(tmp_path / "a"), gcl(seed=3)
+    run.create(gcl())
+    for name in ("env.json", "data.json", "steps.jsonl"):
+        (run.path / name).write_text("of the first")
+    (run.checkpoints / ".tmp-step-00000001").mkdir()
+    assert run.create(other) is True
+    assert run.recipe() == other
+    assert sorted(os.listdir(run.path)) == ["checkpoints", "lock", "recipe.json"]
+    assert os.listdir(run.checkpoints) == []
+
+
+@pytest.mark.parametrize("name", ["checkpoints/step-00000004", "final.json", "MANIFEST.json"])
+def test_a_run_with_anything_to_lose_keeps_others_out(tmp_path: Path, name: str) -> None:
+    run = RunFolder(tmp_path / "a")
+    run.create(gcl())
+    (run.path / name).mkdir()
+    with pytest.raises(UsageError, match="holds a run of another recipe"):
+        run.create(gcl(seed=3))
+    assert run.recipe() == gcl()
+
+
 def test_another_recipe_is_refused_with_the_first_five_differences(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "a")
     run.create(gcl())
+    (run.checkpoints / "step-00000004").mkdir()
     before = (run.path / "recipe.json").read_bytes()
     first, second = gcl().stages
     other = gcl(
@@ -243,6 +266,7 @@ def test_equal_runs_have_equal_manifests_whatever_the_clock(tmp_path: Path) -> N
 def test_any_folder_name_works_and_never_reaches_the_terminal_raw(tmp_path: Path, name: str) -> None:
     run = RunFolder(tmp_path / name)
     run.create(gcl())
+    (run.checkpoints / "step-00000004").mkdir()
     with pytest.raises(LongtailError) as caught:
         run.create(gcl(seed=9))
     text = str(caught.value)

@@ -134,9 +134,10 @@ def test_two_recipes_racing_for_one_folder_never_mix(harness: ModuleType, scratc
             if (pid := harness.fork()) == 0:
                 code = 99
                 try:
-                    RunFolder(folder).create(
-                        recipe.Recipe(name="a", data=recipe.Digits(), stages=harness.RECIPE.stages, seed=seed)
-                    )
+                    run, stages = RunFolder(folder), harness.RECIPE.stages
+                    with run.held():
+                        run.create(recipe.Recipe(name="a", data=recipe.Digits(), stages=stages, seed=seed))
+                        (run.checkpoints / "step-00000001").mkdir()  # what only its own recipe goes on from
                     code = 0
                 except (BusyError, UsageError) as error:
                     code = error.exit_code

@@ -88,7 +88,7 @@ class RunFolder:
         self._refuse_foreign()
         made = undo.missing(self.path)
         with self.lock():
-            is_new = not (self.path / RECIPE).exists()
+            is_new = not self._has_begun()
             try:
                 yield
             except (UsageError, DataError, ModelFileError):
@@ -105,6 +105,9 @@ class RunFolder:
 
     def _create(self, recipe: Recipe, need: int) -> bool:
         is_new = not (self.path / RECIPE).exists()
+        if not is_new and not self._has_begun() and self._differences(recipe):
+            undo.forget(self.path)  # a run that died before it had done anything keeps no other one out
+            is_new = True
         if not is_new:
             self._refuse_another(recipe)
             seal.reopen(self.path)
@@ -116,12 +119,19 @@ class RunFolder:
         fsio.make_folders(self.checkpoints)
         return is_new
 
-    def _refuse_another(self, recipe: Recipe) -> None:
-        where = shown(self.path)
+    def _has_begun(self) -> bool:
+        """Whether there is something to lose: a checkpoint, sound or not, or the end of a run."""
+        ends = (self.path / name for name in (FINAL, manifest.NAME))
+        return any(self.checkpoints.glob("step-*")) or any(end.exists() for end in ends)
+
+    def _differences(self, recipe: Recipe) -> str:
         found, wanted = recipe_json(self.recipe()), recipe_json(recipe)
-        if text := differences.listed(found, wanted, width=230 - len(where)):
+        return differences.listed(found, wanted, width=230 - len(shown(self.path)))
+
+    def _refuse_another(self, recipe: Recipe) -> None:
+        if text := self._differences(recipe):
             raise UsageError(
-                f"{where} holds a run of another recipe: {text}. Choose another folder", number=210
+                f"{shown(self.path)} holds a run of another recipe: {text}. Choose another folder", number=210
             )
 
     def _refuse_foreign(self) -> None:

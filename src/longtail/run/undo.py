@@ -27,6 +27,12 @@ def missing(folder: Path) -> list[Path]:
     return [part for part in (folder, *folder.parents) if not part.exists()]
 
 
+def forget(folder: Path) -> None:
+    """Removes what a run wrote before its first checkpoint, and what lies about of one half written."""
+    for name in (CHECKPOINTS, *_FIRST, RECIPE):
+        fsio.remove(folder / name)
+
+
 def undo(folder: Path, made: list[Path]) -> None:
     """Removes what a new run wrote, and the folders made for it; nothing once there is a checkpoint.
 
@@ -38,8 +44,7 @@ def undo(folder: Path, made: list[Path]) -> None:
             fsio.clean(checkpoints)
             if os.listdir(checkpoints):
                 return
-        for name in (CHECKPOINTS, *_FIRST, RECIPE):
-            fsio.remove(folder / name)
+        forget(folder)
         fsio.clean(folder)
         fsio.remove(folder / LOCK)
         for part in made:
