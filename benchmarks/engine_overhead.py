@@ -77,7 +77,8 @@ def loop(images: int, threads: int) -> Turn:
             model = environment.placed(build.model(recipe.model, CLASSES, Key(0)), recipe, here)
             folder = RunFolder(Path(tempfile.mkdtemp(prefix="longtail-overhead-")) / "run")
             folder.create(recipe)
-            fit(here, recipe, data, model, Paused(here, folder, recipe, data, model, Stop(), Silent()))
+            paused = Paused(here, folder, recipe, data, model, Stop(), Silent())
+            fit(here, recipe, data, model, paused, Feed(here, recipe, data))
 
     threading.Thread(target=run, daemon=True).start()
     done.acquire()

@@ -163,7 +163,7 @@ def test_signals_at_random_times_stop_after_the_step(
 ):
     dice, (whole, seconds) = random.Random(number), reference
     out, stops, told = tmp_path / "run", 0, 0
-    while True:
+    for _ in range(60):
         pid = commands.start(longer, out)
         spend(pid, seconds * dice.uniform(0.3, 0.9))
         send(pid, number)
@@ -177,12 +177,35 @@ def test_signals_at_random_times_stop_after_the_step(
         assert found == code, log
         assert time.perf_counter() - signalled < 5.0
         assert "Traceback" not in log
-        if "after step" in log:  # else it came before the training had begun
+        if "after step" not in log:  # it came before the training had begun: later next time
+            seconds *= 1.1
+        else:
             told += 1
             assert f"longtail train {out / 'recipe.json'} --out {out}" in " ".join(log.split())
         stops += 1
     assert stops >= 1 and told >= 1
     assert tiny.different(out, whole) == []
+
+
+@pytest.mark.parametrize(
+    "function", [("longtail.build", "dataset", 60), ("longtail.data.batches", "Resident.plain", 60)]
+)
+def test_a_signal_ends_the_reading_of_data_at_once(tiny, commands, longer, reference, tmp_path, function):
+    """And so does the second one, a long batch of an evaluation."""
+    out = tmp_path / "run"
+    pid = commands.start(longer, out, slow=function)
+    while not (out / ("recipe.json" if function[1] == "dataset" else "data.json")).exists():
+        time.sleep(0.02)
+    time.sleep(2.0)
+    for _ in range(1 if function[1] == "dataset" else 2):
+        os.kill(pid, signal.SIGTERM)
+        time.sleep(0.2)
+    began = time.perf_counter()
+    code, log = commands.ended()
+    assert code == 143 and "Traceback" not in log
+    assert time.perf_counter() - began < 5.0
+    assert commands.train(longer, out) == 0
+    assert tiny.different(out, reference[0]) == []
 
 
 def test_the_printed_command_goes_on(tiny, commands, longer, reference, tmp_path):

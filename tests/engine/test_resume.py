@@ -114,6 +114,26 @@ def test_interrupted_with_another_head(tiny, whole, go_on, head):
     assert tiny.different(go_on(recipe, 6, 8, how="stopped"), whole(recipe)) == []
 
 
+@pytest.mark.parametrize("at", range(1, 6))
+def test_stopped_inside_an_evaluation_it_is_done_again(tiny, whole, tmp_path, monkeypatch, at):
+    """Four epochs are evaluated, then predictions are made; no step is lost, and no row is there twice."""
+    real, calls = World.heeding, []
+
+    def heeding(self, batches):
+        calls.append(self)
+        if len(calls) == at:
+            self.stop.number = 15
+        return real(self, batches)
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped, match="to go on: ") as stopped:
+        patch.setattr(World, "heeding", heeding)
+        train(tiny.gcl(), out=tmp_path / "run")
+    assert stopped.value.exit_code == 143 and f"after step {3 * min(at, 4)};" in str(stopped.value)
+    run = RunFolder(tmp_path / "run")
+    assert checkpoint.steps(run.checkpoints)[-1] == 3 * min(at, 4) and not run.is_finished
+    assert tiny.different(train(tiny.gcl(), out=tmp_path / "run"), whole(tiny.gcl())) == []
+
+
 @pytest.mark.parametrize("stage", ["representation", "classifier"])
 @pytest.mark.parametrize("where", ["evaluated", "epoch_done", "save"])
 def test_killed_around_the_edge_of_an_epoch(tiny, whole, tmp_path, monkeypatch, where, stage):

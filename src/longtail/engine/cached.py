@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from longtail.data.batches import Batch, Resident, bounds
 from longtail.data.streaming import Streamed
 from longtail.engine import frozen
+from longtail.engine.distributed import World
 from longtail.keys import Key
 from longtail.recipe import Recipe
 
@@ -43,7 +44,9 @@ class Views:
 
 
 @torch.no_grad()
-def views(recipe: Recipe, number: int, images: Resident | Streamed, model: nn.Module, key: Key) -> Views:
+def views(  # noqa: PLR0913  (each is a different thing)
+    here: World, recipe: Recipe, number: int, images: Resident | Streamed, model: nn.Module, key: Key
+) -> Views:
     """Every process makes all of them: what a view shows must not depend on how many processes there are."""
     device, dtype = next(model.parameters()).device, frozen.precision(recipe)
     backbone = frozen.still(model, dtype=dtype).backbone
@@ -54,7 +57,7 @@ def views(recipe: Recipe, number: int, images: Resident | Streamed, model: nn.Mo
     for view in range(number):
         seen: list[Tensor] = []
         stream = images.epoch(everything, key=key.fold(view), batch_size=recipe.evaluation.batch_size)
-        for batch in stream:
+        for batch in here.heeding(stream):
             with torch.autocast(device.type, dtype=dtype, enabled=dtype == torch.bfloat16):
                 seen.append(backbone(batch.images).float())
         made.append(torch.cat(seen))

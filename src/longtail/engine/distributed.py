@@ -9,17 +9,20 @@ import gc
 import inspect
 import os
 import traceback
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from longtail.errors import LongtailError, MachineError, UsageError
+from longtail.engine.signals import Interrupted, Stop
+from longtail.errors import LongtailError, MachineError, Stopped, UsageError
+
+T = TypeVar("T")
 
 # A rank that waits longer than this for the others gives up instead of hanging for a night.
 PATIENCE = timedelta(minutes=10)
@@ -35,6 +38,7 @@ class World:
     device: torch.device
     rank: int = 0
     size: int = 1
+    stop: Stop = field(default_factory=Stop, repr=False, compare=False)
 
     @property
     def is_main(self) -> bool:
@@ -81,6 +85,19 @@ class World:
     def any(self, flag: bool) -> bool:
         return self.votes([flag])[0]
 
+    def heeding(self, batches: Iterator[T]) -> Iterator[T]:
+        """The batches, as long as nobody asks this process to stop; then Interrupted, on every process.
+
+        Processes may have different numbers of batches, so each waits for the others at its end.
+        """
+        for batch in batches:
+            if self.stop:
+                break
+            yield batch
+        del batches  # its workers end here
+        if self.any(bool(self.stop)):
+            raise Interrupted
+
     def agree(self, failure: Exception | None) -> None:
         """Every process raises when one of them failed, so that nobody waits for the dead."""
         if self.size == 1:
@@ -93,6 +110,8 @@ class World:
         if failure is not None:
             raise failure
         for rank, text in enumerate(texts):
+            if text is not None and text[1] > 128:
+                raise Stopped(text[0], signal_number=text[1] - 128)
             if text is not None:
                 error = LongtailError(f"process {rank} failed: {text[0]}")
                 error.exit_code = text[1]

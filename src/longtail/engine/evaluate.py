@@ -36,7 +36,8 @@ def outputs(
     """(what the model says at test time, targets), batch by batch, of this process's part of the split."""
     model = frozen.still(model.eval(), dtype=frozen.precision(recipe))
     precision = torch.bfloat16 if recipe.precision == "bf16" else None
-    for batch in batches.plain(recipe.evaluation.batch_size, rank=here.rank, world_size=here.size):
+    parts = batches.plain(recipe.evaluation.batch_size, rank=here.rank, world_size=here.size)
+    for batch in here.heeding(parts):
         with torch.autocast(here.device.type, dtype=precision, enabled=precision is not None):
             output = model(batch.images)
         yield output, batch.target

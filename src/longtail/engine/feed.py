@@ -40,7 +40,9 @@ class Feed:
         """A stage begins, or goes on: where it trains on cached features, they are made here."""
         self.views = None
         if stage.cached is not None:
-            self.views = views(self.recipe, stage.cached.views, self.train, model, key.fold("cached"))
+            self.views = views(
+                self.world, self.recipe, stage.cached.views, self.train, model, key.fold("cached")
+            )
 
     def steps(self, stage: Stage) -> int:
         if stage.batch_size % self.world.size:

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from longtail import build
+from longtail.data.batches import Resident
 from longtail.data.images import resident
 from longtail.data.splits import Dataset, Split
+from longtail.data.streaming import Streamed
 from longtail.engine.distributed import World
 from longtail.engine.evaluate import exact, logits
-from longtail.engine.feed import evaluation_batches
 from longtail.engine.record import Record
+from longtail.engine.signals import Interrupted
 from longtail.keys import Key
 from longtail.recipe import Recipe
 from longtail.run.folder import RunFolder
@@ -24,21 +26,36 @@ THUMBNAILS = 200
 THUMBNAIL_SIDE = 64
 
 
-def finish(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Record) -> None:
+def finish(  # noqa: PLR0913  (see fit)
+    here: World,
+    recipe: Recipe,
+    data: Dataset,
+    model: nn.Module,
+    record: Record,
+    images: Resident | Streamed,
+) -> None:
     """Writes what reports read. One process does it, with the whole split; the others wait."""
     with here.together():
         if here.is_main:
-            _write(World(here.device), recipe, data, model, record)
+            try:
+                _write(World(here.device, stop=here.stop), recipe, data, model, record, images)
+            except Interrupted:
+                raise record.stopped() from None
 
 
-def _write(alone: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Record) -> None:
+def _write(  # noqa: PLR0913  (see fit)
+    alone: World,
+    recipe: Recipe,
+    data: Dataset,
+    model: nn.Module,
+    record: Record,
+    images: Resident | Streamed,
+) -> None:
     folder, stage = record.folder, recipe.stages[-1]
     folder.write_tensors("model.safetensors", {n: t.contiguous() for n, t in model.state_dict().items()})
     folder.write("model.json", {"names": list(data.names), "recipe": folder.digest(), "stage": stage.name})
     loss = build.loss(stage.loss, data.counts).to(alone.device)
-    scores = [
-        s.cpu() for s, _ in logits(alone, exact(recipe), model, loss, evaluation_batches(alone, recipe, data))
-    ]
+    scores = [s.cpu() for s, _ in logits(alone, exact(recipe), model, loss, images)]
     folder.write_tensors(
         "predictions.safetensors",
         {"logits": halved(torch.cat(scores)), "labels": evaluated(recipe, data).targets},

@@ -16,7 +16,7 @@ from longtail.engine.finish import finish
 from longtail.engine.graphs import captured
 from longtail.engine.progress import Progress, Silent
 from longtail.engine.record import Record
-from longtail.engine.signals import watch
+from longtail.engine.signals import Interrupted, watch
 from longtail.engine.step import Step
 from longtail.engine.teacher import teachers
 from longtail.keys import Key
@@ -28,7 +28,8 @@ def train(
     recipe: Recipe, *, out: str | Path, device: str | None = None, progress: Progress | None = None
 ) -> RunFolder:
     """Trains `recipe` into the folder `out`, or goes on where an interrupted run of it stopped."""
-    with world(device) as here, watch() as stop:
+    told = progress or Silent()
+    with world(device) as here:
         folder = RunFolder(Path(out))
         with folder.held(main=here.is_main), environment.steady(here):
             with here.together():
@@ -39,18 +40,22 @@ def train(
             data = build.dataset(recipe.data)
             model = build.model(recipe.model, len(data.names), Key(recipe.seed).fold("model"))
             environment.placed(model, recipe, here)
-            record = Record(here, folder, recipe, data, model, stop, progress or Silent())
-            with record:
-                fit(here, recipe, data, model, record)
-                finish(here, recipe, data, model, record)
+            feed = Feed(here, recipe, data)
+            with watch(here.stop), Record(here, folder, recipe, data, model, here.stop, told) as record:
+                try:
+                    fit(here, recipe, data, model, record, feed)
+                except Interrupted:
+                    raise record.stopped() from None
+                finish(here, recipe, data, model, record, feed.evaluation)
     return folder
 
 
-def fit(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Record) -> None:
+def fit(  # noqa: PLR0913  (the loop's own collaborators)
+    here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Record, feed: Feed
+) -> None:
     """Algorithm 1: for each stage, train what the stage names, on the stage's sampling, with its loss."""
     posthoc.require(recipe, data)
     memory.require(here, recipe)
-    feed = Feed(here, recipe, data)
     taught = teachers(recipe, data.names, here)
     done = record.place()
     record.began(sum(feed.steps(stage) * stage.epochs for stage in recipe.stages), done)
@@ -87,8 +92,12 @@ def fit(here: World, recipe: Recipe, data: Dataset, model: nn.Module, record: Re
                 record.stepped(step + 1, lr, value, batch, update.trouble)
             if due(recipe, stage, epoch + 1):
                 seen = exact(recipe) if epoch + 1 == stage.epochs else recipe
-                with record.averaged():
-                    measures = evaluate(here, seen, model, loss, feed.evaluation, data.counts)
+                try:
+                    with record.averaged():
+                        measures = evaluate(here, seen, model, loss, feed.evaluation, data.counts)
+                except Interrupted:
+                    record.save()  # the epoch's steps; it will be evaluated when the run goes on
+                    raise
                 record.evaluated(epoch + 1, recipe.evaluation.split, measures)
             record.epoch_done(epoch + 1)
 

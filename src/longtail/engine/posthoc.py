@@ -141,7 +141,7 @@ def features_of(here: World, recipe: Recipe, model: nn.Module, split: Split) -> 
     found: list[Tensor] = []
     labels: list[Tensor] = []
     batches = build.batches(recipe.images, split, here.device, channels_last=recipe.channels_last)
-    for batch in batches.plain(recipe.evaluation.batch_size):
+    for batch in here.heeding(batches.plain(recipe.evaluation.batch_size)):
         found.append(model(batch.images).features.float())
         labels.append(batch.target)
     features = torch.cat(found)

@@ -150,10 +150,13 @@ class Record:
         if stop or late:
             self.save()
         if stop:
-            raise Stopped(
-                f"stopped after step {self.total}; to go on: {facts.command(self.here, self.folder)}",
-                signal_number=self.stop.number or signal.SIGTERM,
-            )
+            raise self.stopped()
+
+    def stopped(self) -> Stopped:
+        return Stopped(
+            f"stopped after step {self.total}; to go on: {facts.command(self.here, self.folder)}",
+            signal_number=self.stop.number or signal.SIGTERM,
+        )
 
     def _log(self, epoch: int, lr: float, loss: Tensor) -> None:
         """The mean over the global batch; kept on the device until the next save."""

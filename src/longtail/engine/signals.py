@@ -1,4 +1,8 @@
-"""SIGINT and SIGTERM only set a flag; the loop looks at it after each whole step (reliability D8)."""
+"""SIGINT and SIGTERM only set a flag while a run trains (reliability D8).
+
+The loop looks at it after each whole step, and what goes through a whole data set after each batch. Before,
+while data is read, the signals end the process as they always do.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +28,14 @@ class Stop:
         self.number = number
 
 
+class Interrupted(Exception):
+    """A stop between two batches of something that will be done again from its first one."""
+
+
 @contextmanager
-def watch() -> Generator[Stop]:
+def watch(stop: Stop | None = None) -> Generator[Stop]:
     """Handles both signals while a run is in progress and puts the old handlers back afterwards."""
-    stop = Stop()
+    stop = Stop() if stop is None else stop  # one that nobody has used yet is false
     if threading.current_thread() is not threading.main_thread():
         yield stop  # only the main thread may set handlers; a run in a thread is stopped by its owner
         return
