@@ -50,6 +50,17 @@ def test_a_transformation_that_trains_nothing(command, source, tmp_path) -> None
 def test_wrong_arguments_are_refused_in_one_line(command, source, tmp_path, words, expected) -> None:
     outcome = command("retrain", source, *words, "--out", tmp_path / "out")
     assert outcome.code == 2 and expected in outcome.err and outcome.err.count("\n") <= 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_technique_that_cannot_follow_leaves_the_folder_to_another(command, source, tmp_path) -> None:
+    """It is found out only when stage 1 has been taken over, with data and model at hand."""
+    assert command("retrain", source, "technique=tau_norm", "--out", tmp_path / "out").code == 2
+    assert command("retrain", source, "technique=ncm", "--out", tmp_path / "out").code == 0
+    there = tmp_path / "there already"
+    there.mkdir()
+    assert command("retrain", source, "technique=tau_norm", "--out", there).code == 2
+    assert list(there.iterdir()) == []
 
 
 def test_a_folder_that_is_no_run_is_refused(refused, tmp_path) -> None:

@@ -12,9 +12,9 @@ from longtail import build
 from longtail.engine.facts import stage_ends
 from longtail.engine.fit import train
 from longtail.engine.progress import Progress
-from longtail.errors import ModelFileError, UsageError
+from longtail.errors import DataError, ModelFileError, UsageError
 from longtail.recipe import HeldOut, Recipe, Stage, continued
-from longtail.run import checkpoint
+from longtail.run import checkpoint, fsio, undo
 from longtail.run.folder import RunFolder
 from longtail.run.logs import Log
 
@@ -41,13 +41,19 @@ def retrain(  # noqa: PLR0913  (what may differ from the source)
     """
     first, folder = RunFolder.open(Path(source)), RunFolder(Path(out))
     new = continued(first.recipe(), stages, name=name, provenance=provenance, held_out=held_out)
-    if not folder.is_finished and not checkpoint.steps(folder.checkpoints):
-        state, facts = end_of_first(first)  # a source that cannot serve leaves no folder behind
-        facts["data"] = same_images(first, new)
-        with folder.held():
-            folder.create(new)
-            take_over(first, folder, state, facts)
-    return train(new, out=out, device=device, progress=progress)
+    if folder.is_finished or checkpoint.steps(folder.checkpoints):
+        return train(new, out=out, device=device, progress=progress)
+    state, facts = end_of_first(first)  # a source that cannot serve leaves no folder behind
+    facts["data"] = same_images(first, new)
+    made = undo.missing(folder.path)
+    with folder.held():
+        folder.create(new)
+        take_over(first, folder, state, facts)
+    try:
+        return train(new, out=out, device=device, progress=progress)
+    except (UsageError, DataError, ModelFileError):
+        give_back(folder, facts["total"], made)
+        raise
 
 
 def end_of_first(first: RunFolder) -> tuple[State, dict[str, Any]]:
@@ -95,6 +101,14 @@ def same_images(first: RunFolder, new: Recipe) -> str:
             'choose held_out source "file" or "leftover", which takes none from the training images'
         )
     return after.digest
+
+
+def give_back(folder: RunFolder, end: int, made: list[Path]) -> None:
+    """Stages that cannot follow leave nothing, unless one of them has trained already."""
+    with folder.lock():
+        if checkpoint.steps(folder.checkpoints) == [end]:
+            fsio.remove(checkpoint.folder_of(folder.checkpoints, end))
+            undo.undo(folder.path, made)
 
 
 def take_over(first: RunFolder, folder: RunFolder, state: State, facts: dict[str, Any]) -> None:
