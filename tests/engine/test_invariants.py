@@ -26,7 +26,15 @@ from longtail.engine.predict import predict
 from longtail.engine.record import Record
 from longtail.engine.retrain import retrain
 from longtail.engine.step import Step
-from longtail.errors import DataError, LongtailError, MachineError, NumericsError, Stopped, UsageError
+from longtail.errors import (
+    DataError,
+    LongtailError,
+    MachineError,
+    ModelFileError,
+    NumericsError,
+    Stopped,
+    UsageError,
+)
 from longtail.keys import Key
 from longtail.losses import Mixed
 from longtail.recipe import GCL, LDAM, FeatureBalanced, Mixup
@@ -400,16 +408,35 @@ def test_readers_of_a_run_refuse_a_device_that_is_none(tiny, whole, tmp_path):
             read(run, device=f"cuda:{torch.cuda.device_count()}")
 
 
-def test_a_run_is_loaded_without_the_file_that_it_began_from(tiny, whole, tmp_path):
-    """The folder holds all its weights; those it was fine-tuned from may be on another machine."""
+@pytest.fixture
+def finetuned(tiny, whole, tmp_path):
+    """A recipe that begins from the weights of another run, in the file weights.safetensors."""
     first = whole(tiny.gcl())
     held = first.read_tensors("model.safetensors")
     backbone = {n.removeprefix("backbone."): t for n, t in held.items() if n.startswith("backbone.")}
     (tmp_path / "weights.safetensors").write_bytes(tensors.encode(backbone, "here"))
     recipe = tiny.gcl()
     spec = tiny.replace(recipe.model.backbone, weights=str(tmp_path / "weights.safetensors"))
-    run = train(tiny.replace(recipe, model=tiny.replace(recipe.model, backbone=spec)), out=tmp_path / "run")
+    return tiny.replace(recipe, model=tiny.replace(recipe.model, backbone=spec))
+
+
+def test_a_run_is_loaded_without_the_file_that_it_began_from(finetuned, tmp_path):
+    """The folder holds all its weights; those it was fine-tuned from may be on another machine."""
+    run = train(finetuned, out=tmp_path / "run")
     image = torch.rand(2, 3, 8, 8)
     before = lt.load(run.path, device="cpu")(image)
     (tmp_path / "weights.safetensors").unlink()
     assert torch.equal(lt.load(run.path, device="cpu")(image), before)
+
+
+@pytest.mark.parametrize("at", [2, 7])
+def test_a_run_goes_on_without_the_file_that_it_began_from(tiny, finetuned, tmp_path, at):
+    reference = train(finetuned, out=tmp_path / "reference")
+    with tiny.interrupted(at, "stopped"), pytest.raises(Stopped):
+        train(finetuned, out=tmp_path / "run")
+    with tiny.interrupted(1, "killed"), pytest.raises(tiny.Killed):
+        train(finetuned, out=tmp_path / "begun")
+    (tmp_path / "weights.safetensors").unlink()
+    assert tiny.different(train(finetuned, out=tmp_path / "run"), reference) == []
+    with pytest.raises(ModelFileError, match=r"weights\.safetensors"):  # without a checkpoint it is needed
+        train(finetuned, out=tmp_path / "begun")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from torch import nn
@@ -21,6 +22,7 @@ from longtail.engine.step import Step
 from longtail.engine.teacher import teachers
 from longtail.keys import Key
 from longtail.recipe import Recipe, Stage
+from longtail.run import checkpoint
 from longtail.run.folder import RunFolder
 
 
@@ -38,7 +40,7 @@ def train(
             if folder.is_finished:
                 return folder
             data = build.dataset(recipe.data)
-            model = build.model(recipe.model, len(data.names), Key(recipe.seed).fold("model"))
+            model = begun(recipe, folder, len(data.names))
             environment.placed(model, recipe, here)
             feed = Feed(here, recipe, data)
             with watch(here.stop), Record(here, folder, recipe, data, model, here.stop, told) as record:
@@ -48,6 +50,14 @@ def train(
                     raise record.stopped() from None
                 finish(here, recipe, data, model, record, feed.evaluation)
     return folder
+
+
+def begun(recipe: Recipe, folder: RunFolder, classes: int) -> nn.Module:
+    """The model before training. A checkpoint holds all its weights; the file they came from may be gone."""
+    spec = recipe.model
+    if spec.backbone.weights is not None and checkpoint.latest(folder.checkpoints) is not None:
+        spec = replace(spec, backbone=replace(spec.backbone, weights=None))
+    return build.model(spec, classes, Key(recipe.seed).fold("model"))
 
 
 def fit(  # noqa: PLR0913  (the loop's own collaborators)
