@@ -121,3 +121,14 @@ def test_a_folder_that_is_no_run_is_refused_before_the_engine(refused, predictin
     calls = predicting(GOOD)
     assert "not a run folder" in refused(2, "predict", tmp_path, "x.png")
     assert calls == []
+
+
+def test_an_existing_file_is_written_over_only_by_force(
+    command, refused, predicting, run_folder, tmp_path
+) -> None:
+    calls, out = predicting(GOOD), tmp_path / "x.csv"
+    out.write_text("a week of labels")
+    assert "give --force" in refused(2, "predict", run_folder, "x", "--out", out)
+    assert out.read_text() == "a week of labels" and not calls
+    assert command("predict", run_folder, "x", "--out", out, "--force").code == 0
+    assert rows(out.read_text())[0]["label"] == "'=dog"

@@ -100,6 +100,17 @@ def test_report_writes_a_page(command, run_folder, tmp_path) -> None:
     assert page.lstrip().lower().startswith("<!doctype html>") and "digits" in page
 
 
+def test_report_writes_its_own_page_anew_and_no_other_file(command, refused, run_folder, tmp_path) -> None:
+    page = tmp_path / "page.html"
+    assert command("report", run_folder, "--out", page).code == 0
+    assert command("report", run_folder, run_folder, "--out", page).code == 0
+    page.write_text("<!doctype html>my thesis")
+    assert "give --force" in refused(2, "report", run_folder, "--out", page)
+    assert page.read_text() == "<!doctype html>my thesis"
+    assert command("report", run_folder, "--out", page, "--force").code == 0
+    assert "digits" in page.read_text()
+
+
 def test_report_of_no_run_is_refused(refused, tmp_path) -> None:
     assert "not a run folder" in refused(2, "report", tmp_path, "--out", tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()

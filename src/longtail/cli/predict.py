@@ -32,6 +32,7 @@ def predict(
             help="End with exit code 0, not 3, although images could not be read; their rows say why.",
         ),
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1.")] = None,
 ) -> None:
     """Name the class of each image, with its probability."""
@@ -41,6 +42,8 @@ def predict(
 
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise UsageError(f"--out {shown(out)}: the name must end in .csv or .json")
+    if out is not None and out.exists() and not force:
+        raise UsageError(f"{shown(out)} exists already; choose another name or give --force")
     if out is not None and not out.parent.is_dir():
         raise UsageError(f"--out {shown(out)}: there is no folder {shown(out.parent)}; make it first")
     RunFolder.open(run)  # a wrong folder is refused before torch is loaded

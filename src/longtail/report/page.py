@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from longtail.errors import UsageError
 from longtail.report import sections
@@ -18,6 +18,7 @@ from longtail.report.reading import RunFiles, read
 from longtail.report.summary import entries
 from longtail.run import fsio
 
+POLICY = "default-src 'none'; img-src data:; style-src 'sha256-"
 LARGEST = 2_000_000  # bytes: a page that a phone opens and a mail carries
 
 
@@ -29,6 +30,11 @@ def write(runs: Sequence[Path], out: Path) -> None:
     if out.parent != Path():
         fsio.make_folders(out.parent)
     fsio.write_file(out, page.encode("utf-8"))
+
+
+def is_page(path: Path) -> bool:
+    """Whether this file is a page that `write` made, of whatever version: it may be written anew."""
+    return path.is_file() and str(escape(POLICY)).encode() in fsio.read_bytes(path)[:4096]
 
 
 def render(runs: Sequence[RunFiles]) -> str:
@@ -50,7 +56,7 @@ def _filled(content: dict[str, Any]) -> str:
         loader=jinja2.FunctionLoader(_template),
     )
     css = "\n" + _template("page.css")
-    policy = f"default-src 'none'; img-src data:; style-src 'sha256-{_sha256(css)}'; "
+    policy = f"{POLICY}{_sha256(css)}'; "
     policy += "base-uri 'none'; form-action 'none'"
     # Markup: our own style sheet, the one text that is not escaped; the policy allows these very bytes only.
     return environment.get_template("page.html.j2").render(**content, css=Markup(css), policy=policy)
