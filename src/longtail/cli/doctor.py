@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ EXTRAS = (
     ("parquet", "pyarrow", "Parquet files"),
     ("hub", "huggingface-hub", "weights from the hub"),
 )
+LEAST_TORCH = (2, 10)  # older ones read some damaged weight files into the wrong memory
 GIB = 1 << 30
 
 
@@ -41,9 +43,8 @@ def doctor() -> None:
     print(facts([(one.name, f"{one.what}{'  <- mend this' if one.is_wrong else ''}") for one in findings]))
     wrong = [one for one in findings if one.is_wrong]
     if wrong:
-        raise MachineError(
-            f"{len(wrong)} things are missing, first {wrong[0].name}: {wrong[0].what}", number=520
-        )
+        number = f"{len(wrong)} things are wrong, first" if len(wrong) > 1 else "one thing is wrong,"
+        raise MachineError(f"{number} {wrong[0].name}: {wrong[0].what}", number=520)
     print("\nready to train")
 
 
@@ -68,7 +69,8 @@ def _torch() -> Iterator[Finding]:
     except Exception as error:  # a damaged installation raises anything, OSError above all
         yield Finding("torch", f"cannot be imported: {_one_line(error)}; install torch>=2.10", True)
         return
-    yield Finding("torch", torch.__version__)
+    is_old = _release(torch.__version__) < LEAST_TORCH
+    yield Finding("torch", f"{torch.__version__}{'; install torch>=2.10' if is_old else ''}", is_old)
     threads, cores = (
         torch.get_num_threads(),
         len(os.sched_getaffinity(0)) if _has_affinity() else os.cpu_count(),
@@ -82,6 +84,12 @@ def _torch() -> Iterator[Finding]:
     else:
         yield Finding("accelerator", "none found; training runs on the processor")
         yield _kernels()
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The first two numbers: (2, 10) of 2.10.0a0+cpu; one that has none is taken as new."""
+    parts = re.match(r"(\d+)\.(\d+)", version)
+    return tuple(map(int, parts.groups())) if parts else LEAST_TORCH
 
 
 def _kernels() -> Finding:
