@@ -50,6 +50,19 @@ def test_every_recipe_survives_json(name: str, tmp_path) -> None:
     assert overrides.plain(again) == overrides.plain(made)
 
 
+@pytest.mark.parametrize("size", [32, 224])
+def test_a_folder_says_where_each_constant_of_both_stages_comes_from(size: int) -> None:
+    told = catalogue.make("folder.gcl", ["data=x", f"size={size}"]).provenance
+    cifar = catalogue.make("cifar.gcl").provenance
+    cut = "images.crop" if size == 32 else "images.resize"
+    assert told.keys() >= cifar.keys() - {"stages.0.schedule.drops"} | {"stages.0.sampling.rule", cut}
+    assert told["stages.1.sampling.rule"] == cifar["stages.1.sampling.rule"]
+    for path in (cut, "stages.0.epochs", "stages.1.epochs"):
+        assert told[path].startswith("inferred")
+    plain = catalogue.make("folder.ce", ["data=x"]).provenance
+    assert not any(path.startswith("stages.1") for path in plain) and "stages.0.epochs" in plain
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_provenance_names_a_path_that_exists(name: str) -> None:
     made = catalogue.make(name, settings_for(name))

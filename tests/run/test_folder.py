@@ -61,6 +61,15 @@ def test_the_same_recipe_takes_the_run_up_again(tmp_path: Path) -> None:
     assert os.listdir(run.checkpoints) == []
 
 
+def test_a_recipe_whose_provenance_is_told_otherwise_takes_the_run_up_again(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "a")
+    run.create(gcl())
+    (run.checkpoints / "step-00000004").mkdir()
+    before = run.digest()
+    assert run.create(gcl(provenance={"stages.0.epochs": "inferred"})) is False
+    assert run.digest() == before
+
+
 def test_a_run_that_died_before_its_first_checkpoint_keeps_no_other_out(tmp_path: Path) -> None:
     run, other = RunFolder(tmp_path / "a"), gcl(seed=3)
     run.create(gcl())

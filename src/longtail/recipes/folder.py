@@ -20,6 +20,15 @@ from longtail.recipe import (
 )
 from longtail.recipes import stages
 
+# Of the second stage what is as in the released scripts for CIFAR.
+SECOND = (
+    "stages.1.sampling.rule",
+    "stages.1.batchnorm",
+    "stages.1.head",
+    "stages.1.optimizer.lr",
+    "stages.1.schedule.kind",
+)
+
 
 def gcl(
     data: str,
@@ -34,6 +43,7 @@ def gcl(
 ) -> Recipe:
     """Two-stage GCL on `data`. Up to 96 pixels the images live in memory; above, they stream."""
     first = _first(stages.gcl_first(form), epochs, batch_size, weights)
+    known = stages.gcl_provenance(form)
     second = stages.classifier(stages.gcl_second(form), epochs=retrain_epochs, batch_size=batch_size)
     return _recipe(
         "folder.gcl",
@@ -42,6 +52,13 @@ def gcl(
         Classifier(backbone=Backbone(name=backbone, weights=weights)),
         (first, second),
         seed,
+        {key: text for key, text in known.items() if ".loss." in key or key in SECOND}
+        | {
+            "stages.0.mixing.alpha": "released code: 0.2 on the large sets",
+            "stages.1.epochs": "inferred: a sixth of the first stage, as the released code has 30 of 200",
+            "stages.1.batch_size": "inferred: that of the first stage",
+            "stages.1.mixing.alpha": "released code: 1.0 on CIFAR",
+        },
     )
 
 
@@ -57,7 +74,13 @@ def ce(
     """Plain cross-entropy on `data`: what to compare with."""
     model = Classifier(backbone=Backbone(name=backbone, weights=weights), head="linear")
     return _recipe(
-        "folder.ce", data, size, model, (_first(CrossEntropy(), epochs, batch_size, weights),), seed
+        "folder.ce",
+        data,
+        size,
+        model,
+        (_first(CrossEntropy(), epochs, batch_size, weights),),
+        seed,
+        {"stages.0.mixing.alpha": "inferred: that of folder.gcl, so that the two compare"},
     )
 
 
@@ -74,7 +97,15 @@ def _first(loss: CrossEntropy | stages.GCL, epochs: int, batch_size: int, weight
     )
 
 
-def _recipe(name: str, data: str, size: int, model: Classifier, two: tuple[Stage, ...], seed: int) -> Recipe:
+def _recipe(  # noqa: PLR0913  (each is a different thing)
+    name: str,
+    data: str,
+    size: int,
+    model: Classifier,
+    two: tuple[Stage, ...],
+    seed: int,
+    provenance: stages.Provenance,
+) -> Recipe:
     return Recipe(
         name=name,
         data=Folder(root=data),
@@ -83,9 +114,23 @@ def _recipe(name: str, data: str, size: int, model: Classifier, two: tuple[Stage
         stages=two,
         evaluation=Evaluation(every=5, last=1),
         seed=seed,
-        provenance={"stages.0": "inferred: nothing is known of the data"}
-        | ({"stages.1.loss": "released code: CIFAR stage 2"} if len(two) > 1 else {}),
+        provenance={
+            **_cut(size),
+            "stages.0.epochs": "inferred: nothing is known of the data",
+            "stages.0.batch_size": "released code: 64 on CIFAR",
+            "stages.0.sampling.rule": "paper: the images as they come",
+            "stages.0.optimizer.lr": "inferred: 0.1 as on CIFAR, 0.02 from given weights",
+            "stages.0.optimizer.weight_decay": "inferred: 5e-4, as the released code has for Places",
+            "stages.0.schedule.kind": "inferred: smooth, for no epoch is known at which to drop",
+        }
+        | provenance,
     )
+
+
+def _cut(size: int) -> stages.Provenance:
+    if size <= 96:
+        return {"images.crop": "inferred: an eighth of the side, as on CIFAR"}
+    return {"images.resize": "inferred: 8 to 7, as 256 to 224 on the large sets"}
 
 
 def _images(size: int) -> Images:

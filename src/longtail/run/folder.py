@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +126,8 @@ class RunFolder:
         return any(self.checkpoints.glob("step-*")) or any(end.exists() for end in ends)
 
     def _differences(self, recipe: Recipe) -> str:
-        found, wanted = recipe_json(self.recipe()), recipe_json(recipe)
+        """What would train otherwise; where a constant comes from may be said in other words by now."""
+        found, wanted = (recipe_json(replace(one, provenance={})) for one in (self.recipe(), recipe))
         return differences.listed(found, wanted, width=230 - len(shown(self.path)))
 
     def _refuse_another(self, recipe: Recipe) -> None:
