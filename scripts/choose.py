@@ -89,7 +89,22 @@ FAST: dict[str, tuple[Form, dict[str, Any]]] = {
     "a-muon-mixup": ("angular", {"mixing": MIXUP}),
 }
 
-SETS: dict[str, Callable[[], Choices]] = {"gcl_a": gcl_a, "precision": precision, "fast": fast}
+
+def budget() -> Choices:
+    """The fast recipe with other lengths: how accuracy grows with the images seen."""
+    lengths = ((15, 2), (40, 6), (80, 12))
+    return {
+        f"{first + second}-epochs": cifar.fast(epochs=first, retrain_epochs=second)
+        for first, second in lengths
+    }
+
+
+SETS: dict[str, Callable[[], Choices]] = {
+    "gcl_a": gcl_a,
+    "precision": precision,
+    "fast": fast,
+    "budget": budget,
+}
 
 
 def on_held_out(recipe: Recipe) -> Recipe:
