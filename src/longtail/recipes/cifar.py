@@ -57,7 +57,7 @@ def fast(
 ) -> Recipe:
     """GCL from a fifth of the images: Muon for the filters and one cycle of the rate, the rest as in `gcl`.
 
-    Chosen on held-out training images of CIFAR-100-LT (scripts/choose.py fast); docs/speed.md has the numbers.
+    Chosen on held-out training images of CIFAR-100-LT (scripts/choose.py fast); numbers in docs/speed.md.
     """
     base = gcl(classes, ratio, form, seed, epochs, retrain_epochs)
     first = replace(
