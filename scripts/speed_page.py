@@ -80,12 +80,22 @@ def losses() -> str:
     return "\n".join([*markdown(columns, chosen), "", about("loss_cost", rows[0])])
 
 
+HELD_OUT = {"full": "the full recipe", "budget": "the fast recipe, longer or shorter", "fast": "candidates"}
+GROUPS = ("balanced", "many", "medium", "few")
+
+
 def chosen() -> str:
-    """Every candidate of cifar.fast, on held-out images."""
-    path = ROOT / "results" / "choices" / "fast.csv"
-    lines = markdown(tuple(read(path)[0]), read(path))
+    """What was tried on held-out images, and the full recipe there."""
+    rows: list[dict[str, str]] = []
+    for name, what in HELD_OUT.items():
+        path = ROOT / "results" / "choices" / f"{name}.csv"
+        for row in read(path) if path.exists() else ():
+            values = {group: row.get(f"stage2_{group}") or row[group] for group in GROUPS}
+            images = f"{int(row['images_seen']):,}"
+            rows.append({"": what, "name": row["name"], **values, "images seen": images})
+    files = ", ".join(f"[{name}.csv](../results/choices/{name}.csv)" for name in HELD_OUT)
     return "\n".join(
-        [*lines, "", "[fast.csv](../results/choices/fast.csv): `python scripts/choose.py fast`."]
+        [*markdown(tuple(rows[0]), rows), "", f"{files}: `scripts/choose.py`, `scripts/held_out.py`."]
     )
 
 
