@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -169,6 +171,28 @@ def test_without_a_compiler_or_when_switched_off_pytorch_does_it(monkeypatch):
         assert torch.equal(normalization.norm_relu(layer, maps), F.relu(nn.BatchNorm2d(16)(maps)))
     finally:
         kernels.library.cache_clear()
+
+
+TORCH, BUNDLED = "/torch/lib/libgomp.so.1", "/scikit_learn.libs/libgomp-e985bcbb.so.1.0.0"
+
+
+def test_one_pool_of_threads_is_shared_and_a_renamed_one_of_another_package_is_not_in_the_way():
+    shared = kernels._is_shared
+    assert shared({TORCH}, {TORCH})
+    assert shared({TORCH, BUNDLED}, {TORCH, BUNDLED})
+    assert not shared({TORCH}, {TORCH, "/usr/lib/libgomp.so.1"}), "loading it brought another"
+    assert not shared({BUNDLED}, {BUNDLED, "/usr/lib/libgomp.so.1"}), "PyTorch has a renamed one"
+    assert not shared({TORCH, "/usr/lib/libomp.so"}, {TORCH, "/usr/lib/libomp.so"}), (
+        "which of the two is unknown"
+    )
+    assert not shared(set(), set()), "nothing can be seen"
+
+
+@needs_compiler
+def test_they_work_beside_scikit_learn():
+    pytest.importorskip("sklearn")
+    code = "import sklearn.manifold; from longtail.backbones import kernels; assert kernels.library('fp32')"
+    subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", code], check=True, timeout=120)
 
 
 @needs_compiler

@@ -12,8 +12,8 @@ from longtail.recipes import baselines, catalogue, protocols
 CONSTANTS = {
     "cosface": (64, 0.1, 2e-4, ((160, 0.1), (161, 0.01), (181, 0.001)), True, "cosine", 30.0),
     "arcface": (64, 0.1, 2e-4, ((160, 0.1), (161, 0.01), (181, 0.001)), True, "cosine", 30.0),
-    "focal": (128, 0.1, 2e-4, ((160, 0.1), (161, 1e-3), (181, 1e-5)), False, "linear", None),
-    "class_balanced": (128, 0.1, 2e-4, ((160, 0.1), (161, 1e-3), (181, 1e-5)), False, "linear", None),
+    "focal": (128, 0.1, 2e-4, ((160, 0.1), (161, 1e-3), (181, 1e-5)), False, "linear", 1.0),
+    "class_balanced": (128, 0.1, 2e-4, ((160, 0.1), (161, 1e-3), (181, 1e-5)), False, "linear", 1.0),
     "ldam": (128, 0.1, 2e-4, ((160, 0.1), (161, 1e-3), (181, 1e-5)), False, "cosine", 30.0),
     "logit_adjusted": (
         128,
@@ -22,7 +22,7 @@ CONSTANTS = {
         ((97, 0.1), (98, 0.01), (150, 1e-3), (182, 1e-4)),
         False,
         "linear",
-        None,
+        1.0,
     ),
     "balanced_softmax": (256, 0.2, 5e-4, ((120, 0.2), (121, 2e-3), (161, 2e-5)), False, "linear", 1.0),
     "lade": (256, 0.2, 5e-4, ((120, 0.2), (121, 2e-3), (161, 2e-5)), False, "linear", None),

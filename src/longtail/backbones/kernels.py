@@ -47,10 +47,15 @@ def library(kind: Kind) -> ctypes.CDLL | None:
         command = [str(_compiler()), *FLAGS, *wide, *chosen, str(SOURCE), "-lm", "-o", str(target)]
         try:
             subprocess.run(command, capture_output=True, check=True, timeout=60)
+            before = _thread_pools()
             loaded = ctypes.CDLL(str(target))
         except (OSError, subprocess.SubprocessError) as error:
             return _without(f"{SOURCE.name} could not be compiled ({type(error).__name__})")
-    return _typed(loaded) if _shares_threads() else _without("PyTorch has an OpenMP of its own")
+    return (
+        _typed(loaded)
+        if _is_shared(before, _thread_pools())
+        else _without("PyTorch has an OpenMP of its own")
+    )
 
 
 def _without(reason: str) -> None:
@@ -69,10 +74,20 @@ def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
     return loaded
 
 
-def _shares_threads() -> bool:
-    """Whether there is one OpenMP in this process, PyTorch's: two would fight for the cores."""
+def _is_shared(before: set[str], after: set[str]) -> bool:
+    """Whether the library found PyTorch's OpenMP: two would fight for the cores.
+
+    Loading it then maps no other one. Wheels that bring their own (scikit-learn's does) have renamed it, so
+    that nothing else is linked to it: `libgomp-e985bcbb.so.1.0.0`.
+    """
+    plain = {path for path in after if re.search(r"/lib(gomp|omp|iomp5)\.so", path)}
+    return before == after and len(plain) == 1
+
+
+def _thread_pools() -> set[str]:
+    """The OpenMP libraries that this process has mapped."""
     try:
         mapped = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return False
-    return len(set(re.findall(r"\S*/lib(?:gomp|omp|iomp5)\S*\.so\S*", mapped))) == 1
+        return set()
+    return set(re.findall(r"\S*/lib(?:gomp|omp|iomp5)\S*\.so\S*", mapped))
