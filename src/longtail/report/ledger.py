@@ -64,7 +64,7 @@ def text(results: Path) -> str:
         "Top-1 accuracy in percent on the test images. **Ours is the last epoch**, chosen before the run. "
         "† is the best epoch *on the test images*, the way much of the literature reports: for comparison "
         "only. Many: more than 100 training images; few: at most 20. Minutes are wall-clock (CPU) time of "
-        "training, evaluation not counted.",
+        "training and its evaluations.",
         "",
         *_subsets(found.values()),
     ]
