@@ -17,18 +17,20 @@ PAGE = ROOT / "docs" / "speed.md"
 RESULTS = ROOT / "benchmarks" / "results"
 
 # file -> the columns that the page shows; the rest (commit, processor, ...) goes into the line below it.
+STEP = (
+    "part",
+    "batch",
+    "loop",
+    "images_per_s",
+    "spread",
+    "ratio",
+    "cpu_ratio",
+    "of_bf16_product",
+    "of_fp32_product",
+)
 TABLES: dict[str, tuple[str, ...]] = {
-    "train_step": (
-        "part",
-        "batch",
-        "loop",
-        "images_per_s",
-        "spread",
-        "ratio",
-        "cpu_ratio",
-        "of_bf16_product",
-        "of_fp32_product",
-    ),
+    "train_step": STEP,
+    "train_step_intel": STEP,
     "normalisation": ("maps", "type", "shortcut", "pytorch_ms", "compiled_ms", "ratio", "spread"),
     "engine_overhead": ("images", "loop_s", "bare_s", "overhead_percent", "cpu_overhead_percent"),
     "input_pipeline": ("case", "unit", "median", "spread", "percent_of_step"),
