@@ -110,8 +110,9 @@ def worked_off(todo: list[tuple[str, Path, Path]], workers: int, stop: Stop) -> 
             for process in running:
                 process.terminate()
                 process.join()
-        failed += sum(bool(process.exitcode) for process in running)
-        running = [process for process in running if process.exitcode is None]
+        ended = [process for process in running if process.exitcode is not None]  # looked at once
+        failed += sum(process.exitcode != 0 for process in ended)
+        running = [process for process in running if process not in ended]
     return failed
 
 
