@@ -1,8 +1,8 @@
 """What a checkpoint costs: one save (hash, flush, rotation) against an epoch of training.
 
-The state is that of ResNet-32 with a cosine head of ten classes: weights, running statistics and momentum.
-The epoch time is measured here (the fastest of some steps of cross-entropy on random images, times the steps
-of CIFAR-10-LT at ratio 100: the shortest epoch, so the largest share), or given with --epoch-seconds.
+The state is that of ResNet-32 with a cosine head: weights, running statistics and momentum.
+The epoch is that of CIFAR-100-LT at ratio 100, the shortest, so the share is the largest. Its steps take what
+train_step.csv says of such a machine, or else what the fastest of some steps of cross-entropy takes here.
 Writes benchmarks/results/checkpoint_cost.csv.
 """
 
@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-import platform
 import statistics
-import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -21,24 +19,26 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+sys.path.insert(0, str(Path(__file__).parent))
+import measure
+
 from longtail import backbones, counts, heads, losses, models
 from longtail.keys import Key
-from longtail.run import checkpoint, escape, fsio
+from longtail.run import checkpoint
 
-HERE = Path(__file__).resolve().parent
-BATCH = 64
+BATCH, CLASSES = 64, 100
 
 
 def network() -> models.Classifier:
     backbone = backbones.make("resnet32", generator=Key(0).fold("backbone").generator())
-    head = heads.Cosine(backbone.num_features, 10, generator=Key(0).fold("head").generator())
+    head = heads.Cosine(backbone.num_features, CLASSES, generator=Key(0).fold("head").generator())
     return models.Classifier(backbone, head)
 
 
 def trained(model: nn.Module, steps: int) -> tuple[torch.optim.SGD, list[float]]:
     """An optimiser that holds momentum, and the seconds of each step."""
     images = torch.randn(BATCH, 3, 32, 32, generator=Key(0).fold("images").generator())
-    target = torch.arange(BATCH) % 10
+    target = torch.arange(BATCH) % CLASSES
     loss = losses.CrossEntropy(scale=30.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     seconds: list[float] = []
@@ -61,22 +61,8 @@ def saves(state: dict[str, dict[str, Tensor]], root: Path, times: int) -> list[f
     return seconds
 
 
-def commit() -> str:
-    found = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True, check=False
-    )
-    return found.stdout.strip() or "unknown"
-
-
-def processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epoch-seconds", type=float, help="an epoch's time, when it is known")
     parser.add_argument("--steps", type=int, default=8, help="training steps to measure")
     parser.add_argument("--saves", type=int, default=20)
     parser.add_argument("--folder", help="where to save (default: the temporary folder)")
@@ -84,8 +70,12 @@ def main() -> None:
 
     model = network()
     optimizer, steps = trained(model, options.steps)
-    images = int(counts.exponential(10, 5000, 100).sum())
-    epoch = options.epoch_seconds or min(steps) * math.ceil(images / BATCH)
+    images = int(counts.exponential(CLASSES, 500, 100).sum())
+    threads = torch.get_num_threads()
+    step, source = measure.measured_step(BATCH, threads), "train_step.csv"
+    if step is None:
+        step, source = min(steps), "fastest measured step of cross-entropy in fp32"
+    epoch = step * math.ceil(images / BATCH)
     names = [name for name, _ in model.named_parameters()]
     momentum = dict(
         zip(names, (optimizer.state[p]["momentum_buffer"] for p in model.parameters()), strict=True)
@@ -97,13 +87,7 @@ def main() -> None:
             path.stat().st_size for path in checkpoint.folder_of(Path(folder), options.saves).iterdir()
         )
     median = statistics.median(seconds)
-    row = {
-        "commit": commit(),
-        "cpu": processor(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "load": round(os.getloadavg()[0], 1),
-        "torch": torch.__version__,
+    row: dict[str, object] = {
         "parameters": sum(p.numel() for p in model.parameters()),
         "bytes": size,
         "saves": len(seconds),
@@ -111,12 +95,10 @@ def main() -> None:
         "save_ms_max": round(1000 * max(seconds), 2),
         "epoch_images": images,
         "epoch_seconds": round(epoch, 2),
-        "epoch_source": "given" if options.epoch_seconds else "fastest measured step",
+        "epoch_source": source,
         "percent_of_epoch": round(100 * median / epoch, 3),
     }
-    target = HERE / "results" / "checkpoint_cost.csv"
-    fsio.make_folders(target.parent)
-    fsio.write_file(target, escape.csv_text([list(row), list(row.values())]).encode())
+    measure.write("checkpoint_cost", [row], threads)
     print("\n".join(f"{name:18} {value}" for name, value in row.items()))
 
 

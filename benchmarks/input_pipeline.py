@@ -1,18 +1,17 @@
 """What the input costs: batched augmentation per step, and streaming JPEG files against bare decoding.
 
-    python benchmarks/input_pipeline.py --step-ms 47 --threads 2
+    python benchmarks/input_pipeline.py --threads 2
 
-`--step-ms` is the time of a training step (benchmarks/train_step.py); the share of the input is reported when
-it is given. All cases take turns within a round, so that a slow moment of the machine hits all of them.
+The share of a step is that of the step in benchmarks/results/train_step.csv, where that was measured on the
+same kind of processor with as many threads; `--step-ms` gives another. All cases take turns within a round,
+so that a slow moment of the machine hits all of them.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import platform
 import statistics
-import subprocess
+import sys
 import tempfile
 import time
 from collections import deque
@@ -23,7 +22,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from longtail.data import mixing
+sys.path.insert(0, str(Path(__file__).parent))
+import measure
+
+from longtail.data import mixing, sampling
 from longtail.data.augment import Small
 from longtail.data.batches import Resident
 from longtail.data.images import FileImages
@@ -33,7 +35,6 @@ from longtail.keys import Key, uniforms
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 IMAGES, CLASSES = 12_406, 10  # CIFAR-10-LT, ratio 100
-RESULTS = Path(__file__).parent / "results" / "input_pipeline.csv"
 
 Case = tuple[str, str, Callable[[], float]]  # name, unit, one measurement
 
@@ -74,7 +75,26 @@ def resident_cases(batch_size: int) -> Iterator[Case]:
     yield case("crop, flip, Cutout", None, cutout=16)
     yield case("crop, flip, AutoAugment", None, policy="autoaugment")
     yield case("crop, flip, RandAugment", None, policy="randaugment")
+    yield derived_case(targets, batch_size)
     yield pillow_case(images, batch_size)
+
+
+def derived_case(targets: torch.Tensor, batch_size: int) -> Case:
+    """Every number of an epoch that is derived rather than drawn from a stream: the order, crops and flips,
+    mixup's plan, and the seed of each step's noise. An upper bound of what deriving costs: a stream would
+    have to draw all but the seeds too."""
+    view, noise = Small(mean=MEAN, std=STD), torch.Generator()
+    steps, key = -(-IMAGES // batch_size), Key(0).fold("representation")
+
+    def epoch() -> None:
+        seed = key.fold("first", "order").integer()
+        sampling.indices(targets, "instance", seed=seed, epoch=0, classes=CLASSES)
+        view.draws(key.fold("first", "augment", 0), np.arange(IMAGES))
+        mixing.plan("mixup", 1.0, key=key.fold("mixing", 0), steps=steps, batch_size=batch_size)
+        for step in range(steps):
+            noise.manual_seed(key.fold("noise", step).fold(0).integer())
+
+    return "derived randomness alone", "ms a step", lambda: 1e3 * seconds(epoch) / steps
 
 
 def pillow_case(images: torch.Tensor, batch_size: int) -> Case:
@@ -148,24 +168,9 @@ def measured(cases: list[Case], rounds: int) -> dict[str, list[float]]:
     return found
 
 
-def machine() -> dict[str, str]:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    names = [
-        line.split(":", 1)[1].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
-    return {
-        "commit": commit.stdout.strip() or "unknown",
-        "cpu": names[0] if names else platform.processor(),
-        "threads": str(torch.get_num_threads()),
-        "torch": torch.__version__,
-    }
-
-
 def rows_of(
     cases: list[Case], found: dict[str, list[float]], step_ms: float | None
-) -> Iterator[dict[str, str]]:
+) -> Iterator[dict[str, object]]:
     for name, unit, _ in cases:
         values = sorted(found[name])
         median = statistics.median(values)
@@ -178,8 +183,7 @@ def rows_of(
             "most": f"{values[-1]:.4g}",
             "repeats": str(len(values)),
             "percent_of_step": share,
-            "step_ms": f"{step_ms:g}" if share else "",
-            **machine(),
+            "step_ms": f"{step_ms:.3g}" if share else "",
         }
 
 
@@ -190,26 +194,19 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--files", type=int, default=96, help="JPEG files of the streaming part")
-    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    known = measure.measured_step(options.batch_size, options.threads)
+    step_ms = options.step_ms or (1e3 * known if known else None)
     with tempfile.TemporaryDirectory() as folder:
         groups = (
             list(resident_cases(options.batch_size)),
             list(streaming_cases(Path(folder), options.files, 32)),
         )
-        rows = [
-            row
-            for cases in groups
-            for row in rows_of(cases, measured(cases, options.rounds), options.step_ms)
-        ]
+        rows = [row for cases in groups for row in rows_of(cases, measured(cases, options.rounds), step_ms)]
     for row in rows:
         print(f"{row['case']:42} {row['median']:>8} {row['unit']:10} {row['percent_of_step']:>6}")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    with options.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    print(measure.write("input_pipeline", rows, options.threads))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ median of the ratios of neighbouring turns.
 
 from __future__ import annotations
 
+import csv
 import multiprocessing
 import os
 import platform
@@ -103,6 +104,20 @@ def write(name: str, rows: Sequence[Mapping[str, object]], threads: int) -> Path
     lines = [[*rows[0], *about], *([*row.values(), *about.values()] for row in rows)]
     fsio.write_file(path, csv_text(lines).encode())
     return path
+
+
+def measured_step(batch_size: int, threads: int) -> float | None:
+    """Seconds of stage 1's step in train_step.csv, where it comes from such a machine; None otherwise."""
+    wanted = {
+        "part": "stage 1",
+        "loop": "ours bf16",
+        "batch": f"{batch_size}",
+        "cpu": processor(),
+        "threads": f"{threads}",
+    }
+    with (RESULTS / "train_step.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if wanted.items() <= row.items()]
+    return batch_size / float(rows[0]["images_per_s"]) if rows else None
 
 
 def surroundings(threads: int) -> dict[str, object]:

@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from longtail.run import fsio
-from longtail.run.escape import csv_text
+sys.path.insert(0, str(Path(__file__).parent))
+import measure
 
-ROOT = Path(__file__).resolve().parents[1]
 HELP = "import sys; sys.argv = ['longtail', {words}]; from longtail.cli.main import run; run()"
 CASES = {
     "python": "pass",
@@ -31,6 +29,15 @@ CASES = {
     "import torch": "import torch",
     "import torch, longtail.losses": "import torch, longtail.losses",
 }
+COLUMNS = (
+    "case",
+    "wall_median_s",
+    "wall_least_s",
+    "wall_spread_s",
+    "cpu_median_s",
+    "cpu_spread_s",
+    "runs",
+)
 HELP_LIMIT = 0.3  # seconds
 
 
@@ -39,23 +46,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "startup.csv")
-    arguments = parser.parse_args()
-    times = measured(arguments.repeats)
+    times = measured(parser.parse_args().repeats)
     rows = [row(name, values) for name, values in times.items()]
-    about = surroundings()
-    header = [
-        "case",
-        "wall_median_s",
-        "wall_least_s",
-        "wall_spread_s",
-        "cpu_median_s",
-        "cpu_spread_s",
-        "runs",
-    ]
-    fsio.make_folders(arguments.out.parent)
-    text = csv_text([[*header, *about], *([*each, *about.values()] for each in rows)])
-    fsio.write_file(arguments.out, text.encode())
+    measure.write("startup", [dict(zip(COLUMNS, each)) for each in rows], 1)
     for name, middle, least, _, used, _, _ in rows:
         print(f"{name:32} wall {middle:.3f} s (least {least:.3f}), processor {used:.3f} s")
     pairs = zip(times["import torch"], times["import torch, longtail.losses"])
@@ -77,7 +70,7 @@ def measured(repeats: int) -> dict[str, list[tuple[float, float]]]:
 
 def timed(code: str) -> tuple[float, float]:
     before, begin = os.times(), time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, cwd=measure.ROOT)
     wall, after = time.perf_counter() - begin, os.times()
     used = after.children_user + after.children_system - before.children_user - before.children_system
     return wall, used
@@ -97,29 +90,6 @@ def row(name: str, values: list[tuple[float, float]]) -> tuple[str, float, float
 
 def spread(values: tuple[float, ...]) -> float:
     return statistics.stdev(values) if len(values) > 1 else 0.0
-
-
-def surroundings() -> dict[str, object]:
-    import torch
-
-    asked = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    return {
-        "commit": commit,
-        "cpu": processor(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
-
-
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 if __name__ == "__main__":
