@@ -14,6 +14,7 @@ import argparse
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,32 +54,24 @@ def recipe_and_data(images: int) -> tuple[Recipe, Dataset]:
     return recipe, Dataset(train, test, None, names, counts.exponential(CLASSES, 500, 100), "", {})
 
 
-def loop(images: int, threads: int) -> Turn:
-    """A turn is one epoch of the engine's loop, which goes on in a thread of its own.
+def paused(work: Callable[[Callable[[], None]], None], threads: int) -> Turn:
+    """`work` in a thread of its own, which goes on to its next pause in each turn.
 
-    All of it happens in that thread: two that had parallel work each have a pool of OpenMP threads, and when
+    The loop cannot return after an epoch, hence the thread. Both contenders have one, because it is not free:
+    memory of other threads than the first comes in small heaps, which made the steps three percent slower.
+    Everything happens in that thread: two that had parallel work each have a pool of OpenMP threads, and when
     the pools hold more threads than there are cores, libgomp stops spinning at its barriers. A run does not
     meet that; here it made the loop look 40 percent slower.
     """
     go, done = threading.Semaphore(0), threading.Semaphore(0)
 
-    class Paused(Record):
-        """Waits after each epoch until it is asked for the next one."""
-
-        def epoch_done(self, epoch: int) -> None:
-            super().epoch_done(epoch)
-            done.release()
-            go.acquire()
+    def pause() -> None:
+        done.release()
+        go.acquire()
 
     def run() -> None:
         torch.set_num_threads(threads)  # of this thread: each has its own number
-        here, (recipe, data) = World(torch.device("cpu")), recipe_and_data(images)
-        with environment.steady(here):
-            model = environment.placed(build.model(recipe.model, CLASSES, Key(0)), recipe, here)
-            folder = RunFolder(Path(tempfile.mkdtemp(prefix="longtail-overhead-")) / "run")
-            folder.create(recipe)
-            paused = Paused(here, folder, recipe, data, model, Stop(), Silent())
-            fit(here, recipe, data, model, paused, Feed(here, recipe, data))
+        work(pause)
 
     threading.Thread(target=run, daemon=True).start()
     done.acquire()
@@ -90,23 +83,47 @@ def loop(images: int, threads: int) -> Turn:
     return turn
 
 
-def bare(images: int) -> Turn:
+def loop(images: int, threads: int) -> Turn:
+    """A turn is one epoch of the engine's loop."""
+
+    def work(pause: Callable[[], None]) -> None:
+        class Paused(Record):
+            """Waits after each epoch until it is asked for the next one."""
+
+            def epoch_done(self, epoch: int) -> None:
+                super().epoch_done(epoch)
+                pause()
+
+        here, (recipe, data) = World(torch.device("cpu")), recipe_and_data(images)
+        with environment.steady(here):
+            model = environment.placed(build.model(recipe.model, CLASSES, Key(0)), recipe, here)
+            folder = RunFolder(Path(tempfile.mkdtemp(prefix="longtail-overhead-")) / "run")
+            folder.create(recipe)
+            record = Paused(here, folder, recipe, data, model, Stop(), Silent())
+            fit(here, recipe, data, model, record, Feed(here, recipe, data))
+
+    return paused(work, threads)
+
+
+def bare(images: int, threads: int) -> Turn:
     """The same epoch of the same steps, and nothing besides."""
-    here, (recipe, data) = World(torch.device("cpu")), recipe_and_data(images)
-    environment.steady(here).__enter__()
-    model = environment.placed(build.model(recipe.model, CLASSES, Key(0)), recipe, here)
-    feed, stage, key = Feed(here, recipe, data), recipe.stages[0], Key(0)
-    trainable.select(model, stage)
-    optimizer = build.optimizer(stage.optimizer, trainable.groups(model, stage), here.device)
-    update = Step(here, recipe, stage, model, build.loss(stage.loss, data.counts), optimizer)
-    trainable.set_modes(model, stage)
 
-    def turn() -> None:
-        for step, mixture, _, share in feed.epoch(stage, key, 0, start=0):
-            update.prepare(stage.optimizer.lr, key.fold("noise", step))
-            update(mixture, share, progress=0.0)
+    def work(pause: Callable[[], None]) -> None:
+        here, (recipe, data) = World(torch.device("cpu")), recipe_and_data(images)
+        with environment.steady(here):
+            model = environment.placed(build.model(recipe.model, CLASSES, Key(0)), recipe, here)
+            feed, stage, key = Feed(here, recipe, data), recipe.stages[0], Key(0)
+            trainable.select(model, stage)
+            optimizer = build.optimizer(stage.optimizer, trainable.groups(model, stage), here.device)
+            update = Step(here, recipe, stage, model, build.loss(stage.loss, data.counts), optimizer)
+            trainable.set_modes(model, stage)
+            while True:
+                for step, mixture, _, share in feed.epoch(stage, key, 0, start=0):
+                    update.prepare(stage.optimizer.lr, key.fold("noise", step))
+                    update(mixture, share, progress=0.0)
+                pause()
 
-    return turn
+    return paused(work, threads)
 
 
 def main() -> None:
@@ -119,7 +136,7 @@ def main() -> None:
     given = parser.parse_args()
     contenders = {
         "loop": Contender(loop, given.images, given.threads, threads=given.threads),
-        "bare steps": Contender(bare, given.images, threads=given.threads),
+        "bare steps": Contender(bare, given.images, given.threads, threads=given.threads),
     }
     times = measure.race(contenders, given.rounds)
     row: dict[str, object] = {"images": given.images, "rounds": given.rounds}
