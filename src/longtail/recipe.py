@@ -778,6 +778,15 @@ class Recipe:
                 )
 
 
+def first_training(recipe: Recipe) -> int:
+    """How many of the stages are the first training: the first one, and those that go on in its optimiser.
+
+    Deferred re-weighting is such a stage: with LDAM-DRW the representation is finished after two.
+    """
+    kept = (stage.optimizer_state == "kept" for stage in recipe.stages[1:])
+    return 1 + next((number for number, is_kept in enumerate(kept) if not is_kept), len(recipe.stages) - 1)
+
+
 def continued(
     first: Recipe,
     stages: tuple[Stage, ...],
@@ -786,16 +795,29 @@ def continued(
     provenance: dict[str, str] | None = None,
     held_out: HeldOut | None = None,
 ) -> Recipe:
-    """The first stage of a recipe with other stages after it; `held_out` adds images for choosing."""
+    """The first training of a recipe with other stages after it; `held_out` adds images for choosing.
+
+    `provenance` counts the new stages from 1, as if one stage came before them.
+    """
+    begun = first_training(first)
+    moved = {_later(path, begun - 1): where for path, where in (provenance or {}).items()}
     kept = {
         path: where
         for path, where in first.provenance.items()
-        if not path.startswith("stages.") or path.startswith("stages.0.")
+        if not path.startswith("stages.") or int(path.split(".")[1]) < begun
     }
     return replace(
         first,
         name=name or first.name,
-        stages=(first.stages[0], *stages),
-        provenance=kept | (provenance or {}),
+        stages=(*first.stages[:begun], *stages),
+        provenance=kept | moved,
         data=first.data if held_out is None else replace(first.data, held_out=held_out),
     )
+
+
+def _later(path: str, by: int) -> str:
+    """The same path, where it is in a stage, of the stage that comes so many later."""
+    if not path.startswith("stages."):
+        return path
+    _, number, rest = path.split(".", 2)
+    return f"stages.{int(number) + by}.{rest}"

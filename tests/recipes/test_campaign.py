@@ -11,14 +11,16 @@ import time
 import pytest
 
 from longtail.engine.signals import Stop
-from longtail.recipes.campaign import worked_off
+from longtail.recipes import campaign
+from longtail.recipes.campaign import named, worked_off
+from longtail.run.folder import RunFolder
 
 
 def test_cells_that_fail_are_counted_and_the_others_go_on(tmp_path, capfd, monkeypatch):
     """CIFAR is not in an empty folder: each worker ends with a message and its own exit code."""
     monkeypatch.setenv("LONGTAIL_DATA", str(tmp_path))
-    todo = [(f"short/{name}-s0", tmp_path / "runs", tmp_path / "results") for name in ("ldam", "focal")]
-    assert worked_off(todo, 2, Stop()) == 2
+    todo = [named(f"short/{name}-s0") for name in ("ldam", "focal")]
+    assert worked_off(todo, 2, Stop(), runs=tmp_path / "runs", results=tmp_path / "results") == 2
     said = capfd.readouterr().err
     assert "short/ldam-s0: " in said
     assert "short/focal-s0: " in said
@@ -28,8 +30,48 @@ def test_cells_that_fail_are_counted_and_the_others_go_on(tmp_path, capfd, monke
 def test_nothing_is_begun_after_a_signal(tmp_path):
     stop = Stop()
     stop.number = signal.SIGTERM
-    assert worked_off([("short/ldam-s0", tmp_path, tmp_path)], 1, stop) == 0
+    assert worked_off([named("short/ldam-s0")], 1, stop, runs=tmp_path, results=tmp_path) == 0
     assert not list(tmp_path.iterdir())
+
+
+def test_what_goes_on_from_a_cell_that_failed_is_not_begun_and_counts_as_failed(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("LONGTAIL_DATA", str(tmp_path))
+    todo = [named(f"short/{name}-s0") for name in ("lws", "ce_mixup")]
+    assert worked_off(todo, 2, Stop(), runs=tmp_path / "runs", results=tmp_path / "results") == 2
+    assert (
+        "short/lws-s0: short/ce_mixup-s0, which it goes on from, did not end well" in capfd.readouterr().err
+    )
+
+
+def test_a_missing_source_is_queued_once_before_the_first_cell_that_goes_on_from_it(tmp_path, tiny):
+    """In the order of the list, each source a job of its own: two workers never train the same one."""
+    runs, results, base = tmp_path / "runs", tmp_path / "results", "cifar10-r100-gcl-euclidean-s0"
+
+    def names() -> list[str]:
+        return [cell.name for cell in campaign.queue(results, runs, "cifar10-r100-retrain-*")]
+
+    retrained = [
+        f"cifar10-r100-retrain-{word}-s0" for word in ("crt_ibs", "crt_srs", "crt_ens", "lws", "tau")
+    ]
+    assert names() == [base, *retrained]
+    campaign.export(tiny.train(tiny.gcl(), out=tmp_path / "two"), results / base, keeps_model=True)
+    assert names() == [base, *retrained], "the last model of two stages is not the end of the first"
+    tiny.train(tiny.gcl(), out=runs / base)
+    assert names() == retrained
+    whole = [cell.name for cell in campaign.queue(tmp_path / "none", runs, "*")]
+    assert whole.index("cifar10-r100-ce-crt-s0") < whole.index("cifar100-r100-ride-gcl-angular-s0")
+
+
+def test_a_source_that_is_trained_again_does_not_replace_its_committed_run(tmp_path, tiny, monkeypatch):
+    runs, results, name = tmp_path / "runs", tmp_path / "results", "cifar10-r100-gcl-euclidean-s0"
+    campaign.export(tiny.train(tiny.gcl(), out=tmp_path / "one"), results / name, keeps_model=False)
+    before = (results / name / "MANIFEST.json").read_bytes()
+    other = tiny.train(tiny.recipe(tiny.stage(epochs=1)), out=tmp_path / "other")
+    monkeypatch.setattr("longtail.engine.fit.train", lambda recipe, out: other)
+    campaign.train_cell(name, runs, results)
+    assert (results / name / "MANIFEST.json").read_bytes() == before
+    assert campaign.source(name, runs, results) is None
+    assert RunFolder(results / name).is_finished
 
 
 @pytest.mark.slow

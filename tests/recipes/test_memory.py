@@ -10,7 +10,7 @@ import torch
 from longtail import build
 from longtail.keys import Key
 from longtail.recipe import SGD, Centroids, Remembered
-from longtail.recipes import cells, memory, overrides, paper
+from longtail.recipes import memory, overrides, paper, short
 from longtail.report import describe
 
 
@@ -29,7 +29,7 @@ def test_the_constants_of_oltr_are_those_of_its_code() -> None:
 
 def test_on_cifar_stage_one_is_plain_cross_entropy() -> None:
     first, second = memory.oltr(classes=10).stages
-    plain = next(cell for cell in cells.short_cells() if cell.name == "short/ce-s0").make().stages[0]
+    plain = next(cell for cell in short.short_cells() if cell.name == "short/ce-s0").make().stages[0]
     assert (first.loss, first.mixing, first.optimizer) == (plain.loss, None, plain.optimizer)
     assert (first.epochs, second.epochs) == (200, 30)
     assert second.optimizer.lr == pytest.approx(first.optimizer.lr / 10)
@@ -74,5 +74,5 @@ def test_every_path_of_the_provenance_exists() -> None:
 
 
 def test_the_short_comparison_shares_the_epochs_between_both_stages() -> None:
-    made = next(cell for cell in cells.short_cells() if cell.name == "short/oltr-s0").make()
+    made = next(cell for cell in short.short_cells() if cell.name == "short/oltr-s0").make()
     assert [stage.epochs for stage in made.stages] == [17, 3]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from longtail.recipe import first_training
 from longtail.recipes import campaign, catalogue
-from longtail.recipes.cells import SHORT, cells, short_cells
+from longtail.recipes.cells import cells
+from longtail.recipes.short import EPOCHS as SHORT
+from longtail.recipes.short import short_cells
 from longtail.run import fsio
 from longtail.run.folder import RunFolder
 
@@ -17,6 +22,7 @@ def test_every_baseline_is_run_once_and_plain_cross_entropy_three_times():
     others = {"ldam_drw", "gcl_euclidean", "gcl_angular", "ce", "ce_mixup"}
     others |= {"hybrid", "hybrid_prototypes", "tsc", "oltr", "mbj"}
     others |= {name.split(".")[1] for name in catalogue.functions(("decoupled",))} | {"crt_released"}
+    others |= {"cosface_plain", "arcface_plain"}
     once = {f"short/{name}-s0" for name in baselines | others}
     assert set(CELLS) >= once | {"short/ce-s1", "short/ce-s2"}
     assert len(CELLS) == len(short_cells())
@@ -46,12 +52,8 @@ def test_the_campaign_finds_them_by_name_and_writes_where_it_says(tmp_path, monk
     assert {cell.name for cell in left} == set(CELLS) - {"short/ce-s1"}
 
 
-def test_a_source_whose_checkpoints_did_not_travel_is_trained_again(tmp_path, monkeypatch, tiny):
+def test_a_source_whose_checkpoints_did_not_travel_is_no_source(tmp_path, tiny):
     runs, results = tmp_path / "runs", tmp_path / "results"
-    trained = []
-    monkeypatch.setattr(
-        "longtail.engine.fit.train", lambda recipe, out: trained.append(recipe.name) or RunFolder(out)
-    )
     two, one = "cifar10-r100-gcl-euclidean-s0", "cifar10-r100-ce-mixup-s0"
     campaign.export(tiny.train(tiny.gcl(), out=tmp_path / "two"), results / two, keeps_model=True)
     campaign.export(
@@ -60,9 +62,24 @@ def test_a_source_whose_checkpoints_did_not_travel_is_trained_again(tmp_path, mo
     assert campaign.source(one, runs, results) == results / one, (
         "its last model is the end of its first stage"
     )
-    assert not trained
-    assert campaign.source(two, runs, results) == runs / two
-    assert trained == ["cifar.gcl"]
+    assert campaign.source(two, runs, results) is None
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_all_are_trained_by_one_protocol(name):
+    """Batches, rates and drops of cross-entropy, whatever a method's own code has; a kept stage goes on."""
+    recipe, start = CELLS[name].make(), 0
+    known = CELLS["short/ce-s0"].make().stages[0]
+    begun = first_training(recipe)
+    for stage in recipe.stages[:begun]:
+        assert (stage.batch_size, stage.optimizer) == (known.batch_size, known.optimizer)
+        if not name.startswith("short/oltr"):  # its two stages share the epochs
+            assert stage.schedule == replace(known.schedule, start=start)
+        start += stage.epochs
+    for number, stage in enumerate(recipe.stages):
+        for path in ("batch_size", "epochs") if stage.epochs else ():
+            assert "one protocol" in recipe.provenance[f"stages.{number}.{path}"]
+    assert not [path for path in recipe.provenance if path.startswith("stages.0.schedule.")]
 
 
 def test_contrastive_methods_are_among_them_as_long_as_the_others():
@@ -74,7 +91,6 @@ def test_contrastive_methods_are_among_them_as_long_as_the_others():
         "prototypes",
         "targets",
     ]
-    assert samples.stages[0].schedule.drops == ((12, 0.1), (16, 0.01))
     first, second = targets.stages
     assert (first.epochs, second.epochs, second.head) == (SHORT, 3, "linear")
 

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from longtail.engine.signals import Stop, watch
 from longtail.errors import LongtailError
-from longtail.recipes.cells import Cell, cells, fast_cells, short_cells
+from longtail.recipes.cells import Cell, cells, fast_cells
+from longtail.recipes.short import short_cells
 from longtail.run import fsio
 from longtail.run.folder import RunFolder
 
@@ -41,14 +42,15 @@ def train_cell(name: str, runs: Path, results: Path) -> str:
         run = train(recipe, out=out)
     else:
         run = retrain(
-            source(cell.after, runs, results),
+            source(cell.after, runs, results) or train(named(cell.after).make(), out=runs / cell.after).path,
             recipe.stages[1:],
             out=out,
             name=recipe.name,
             provenance={k: v for k, v in recipe.provenance.items() if not k.startswith("stages.0.")},
             held_out=recipe.data.held_out,
         )
-    export(run, results / cell.name, keeps_model=cell.keeps_model)
+    if not RunFolder(results / cell.name).is_finished:  # a source that was trained again stays apart
+        export(run, results / cell.name, keeps_model=cell.keeps_model)
     last = run.read("final.json")["last"]
     return f"{cell.name}: top-1 {last['top1']:.2f} at the last epoch ({time.monotonic() - began:.0f} s)"
 
@@ -57,16 +59,18 @@ def named(name: str) -> Cell:
     return next(cell for every in SETS.values() for cell in every() if cell.name == name)
 
 
-def source(name: str, runs: Path, results: Path) -> Path:
-    """The run to go on from. Checkpoints do not travel with results, so on a new machine it is trained again,
-    unless it has one stage, whose end is the model that was kept."""
-    from longtail.engine.fit import train
+def source(name: str, runs: Path, results: Path) -> Path | None:
+    """The run to go on from, where there is one on this machine.
 
+    Checkpoints do not travel with results, so that on a new machine it is the kept model of a run of one
+    stage, which is the end of that stage, or nothing: then it is trained again.
+    """
     made, kept = RunFolder(runs / name), RunFolder(results / name)
-    if not made.is_finished and kept.is_finished and len(kept.recipe().stages) == 1:
-        if (kept.path / WITH_MODEL[0]).exists():
-            return kept.path
-    return train(named(name).make(), out=made.path).path  # a finished one is only opened
+    if made.is_finished:
+        return made.path
+    if kept.is_finished and len(kept.recipe().stages) == 1 and (kept.path / WITH_MODEL[0]).exists():
+        return kept.path
+    return None
 
 
 def export(run: RunFolder, target: Path, *, keeps_model: bool) -> None:
@@ -85,26 +89,39 @@ def pending(results: Path, pattern: str, chosen: str = "paper") -> list[Cell]:
     return [cell for cell in wanted if not RunFolder(results / cell.name).is_finished]
 
 
+def queue(results: Path, runs: Path, pattern: str, chosen: str = "paper") -> list[Cell]:
+    """The pending cells in order; before the first that goes on from a run that is nowhere, that run."""
+    made: dict[str, Cell] = {}
+    for cell in pending(results, pattern, chosen):
+        if cell.after is not None and source(cell.after, runs, results) is None:
+            made.setdefault(cell.after, named(cell.after))
+        made.setdefault(cell.name, cell)
+    return list(made.values())
+
+
 def campaign(results: Path, *, pattern: str, workers: int, runs: Path, chosen: str = "paper") -> int:
     """Trains on `workers` processes; cells that go on from another wait for it. How many failed.
 
     A signal stops every worker after its step; the same command goes on from there.
     """
-    failed = 0
     with watch() as stop:
-        for waiting in (False, True):
-            todo = [cell for cell in pending(results, pattern, chosen) if (cell.after is not None) == waiting]
-            failed += worked_off([(cell.name, runs, results) for cell in todo], workers, stop)
-    return failed
+        return worked_off(queue(results, runs, pattern, chosen), workers, stop, runs=runs, results=results)
 
 
-def worked_off(todo: list[tuple[str, Path, Path]], workers: int, stop: Stop) -> int:
-    """One process a cell, `workers` at a time. How many did not end well."""
+def worked_off(todo: list[Cell], workers: int, stop: Stop, *, runs: Path, results: Path) -> int:
+    """One process a cell, `workers` at a time. How many did not end well, or could not begin."""
     make, running, failed = get_context("spawn").Process, list[BaseProcess](), 0
-    while running or (todo and not stop):
-        while todo and not stop and len(running) < workers:
-            running.append(make(target=cell_process, args=todo.pop(0)))
+
+    def ready(cell: Cell) -> bool:
+        return cell.after is None or source(cell.after, runs, results) is not None
+
+    while not stop or running:
+        while not stop and len(running) < workers and (cell := next(filter(ready, todo), None)):
+            todo.remove(cell)
+            running.append(make(target=cell_process, args=(cell.name, runs, results)))
             running[-1].start()
+        if not running:
+            break
         wait([process.sentinel for process in running], timeout=1.0)
         if stop:
             for process in running:
@@ -113,7 +130,9 @@ def worked_off(todo: list[tuple[str, Path, Path]], workers: int, stop: Stop) -> 
         ended = [process for process in running if process.exitcode is not None]  # looked at once
         failed += sum(process.exitcode != 0 for process in ended)
         running = [process for process in running if process not in ended]
-    return failed
+    for cell in todo if not stop else ():
+        print(f"{cell.name}: {cell.after}, which it goes on from, did not end well", file=sys.stderr)
+    return failed + (0 if stop else len(todo))
 
 
 def cell_process(name: str, runs: Path, results: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from longtail.recipe import GCL, CloudName, Form, Recipe, Sampling
-from longtail.recipes import catalogue, cifar, contrastive, decoupled, memory, ride
+from longtail.recipes import cifar, ride
 from longtail.recipes.retraining import Choices, Technique, plan
 
 FORMS: tuple[Form, ...] = ("euclidean", "angular")
@@ -51,14 +51,14 @@ def _first_group(seed: int) -> list[Cell]:
     for classes in (100, 10):
         for form in FORMS:
             name = _named(classes, 100, "gcl", form, f"s{seed}")
-            make = _later(cifar.gcl, classes=classes, ratio=100, form=form, seed=seed)
+            make = later(cifar.gcl, classes=classes, ratio=100, form=form, seed=seed)
             made.append(Cell(name, group, make, keeps_model=seed == 0))
         for mixup in (True, False):
             name = _named(classes, 100, "ce", "mixup" if mixup else "plain", f"s{seed}")
-            make = _later(cifar.ce, classes=classes, ratio=100, mixup=mixup, seed=seed)
+            make = later(cifar.ce, classes=classes, ratio=100, mixup=mixup, seed=seed)
             made.append(Cell(name, group, make, keeps_model=seed == 0 and mixup))
         name = _named(classes, 100, "ldam_drw", f"s{seed}")
-        make = _later(cifar.ldam_drw, classes=classes, ratio=100, seed=seed)
+        make = later(cifar.ldam_drw, classes=classes, ratio=100, seed=seed)
         made.append(Cell(name, 2 if seed == 0 else 5, make))
     return made
 
@@ -69,7 +69,7 @@ def _decoupled() -> list[Cell]:
         Cell(
             _named(classes, 100, "ce", *words, technique, "s0"),
             1,
-            _later(_retrained, partial(cifar.ce, mixup=word == "mixup"), classes, Choices(technique)),
+            later(_retrained, partial(cifar.ce, mixup=word == "mixup"), classes, Choices(technique)),
             after=_named(classes, 100, "ce", word, "s0"),
         )
         for classes in (100, 10)
@@ -85,7 +85,7 @@ def _retrained(make: Callable[..., Recipe], classes: int, chosen: Choices) -> Re
 
 def _experts() -> list[Cell]:
     """Three experts with GCL-A each, on CIFAR-100-LT."""
-    make = _later(ride.gcl, classes=100, ratio=100, form="angular", seed=0)
+    make = later(ride.gcl, classes=100, ratio=100, form="angular", seed=0)
     return [Cell(_named(100, 100, "ride", "gcl", "angular", "s0"), 2, make)]
 
 
@@ -97,7 +97,7 @@ def _clouds() -> list[Cell]:
         ("power4", "power", 1 / 4),
     )
     return [
-        Cell(_named(10, 100, "gcl", "euclidean", f"cloud_{word}", "s0"), 3, _later(_clouded, cloud, power))
+        Cell(_named(10, 100, "gcl", "euclidean", f"cloud_{word}", "s0"), 3, later(_clouded, cloud, power))
         for word, cloud, power in choices
     ]
 
@@ -123,8 +123,8 @@ RULES = {
 def _retraining() -> list[Cell]:
     """The table "re-sampling and re-training": cheap runs over the first stage of the GCL-E cell."""
     backbone = _named(10, 100, "gcl", "euclidean", "s0")
-    makers = {f"crt_{word}": _later(_resampled, rule) for word, rule in RULES.items()} | {
-        word: _later(_retrained, cifar.gcl, 10, chosen)
+    makers = {f"crt_{word}": later(_resampled, rule) for word, rule in RULES.items()} | {
+        word: later(_retrained, cifar.gcl, 10, chosen)
         for word, chosen in (("lws", Choices("lws")), ("tau", Choices("tau_norm", held_out="file")))
     }
     return [
@@ -143,67 +143,12 @@ def _ratios() -> list[Cell]:
         Cell(
             _named(classes, ratio, "gcl", form, "s0"),
             4,
-            _later(cifar.gcl, classes=classes, ratio=ratio, form=form),
+            later(cifar.gcl, classes=classes, ratio=ratio, form=form),
         )
         for classes in (100, 10)
         for ratio in (50, 200)
         for form in FORMS
     ]
-
-
-SHORT = 20  # epochs of the comparison in which every method of one network is run once
-SHORT_SECOND = SHORT * 30 // 200  # of a second stage that trains the classifier alone
-
-
-def _oltr(epochs: int, **given: Any) -> Recipe:
-    """Both stages train the backbone, so they share the epochs, as 200 and 30 of its 230."""
-    second = round(epochs * 30 / 230)
-    return memory.oltr(epochs=epochs - second, retrain_epochs=second, **given)
-
-
-ALSO_SHORT: dict[str, Callable[..., Recipe]] = {
-    "ldam_drw": cifar.ldam_drw,
-    "gcl_euclidean": partial(cifar.gcl, form="euclidean", retrain_epochs=SHORT_SECOND),
-    "gcl_angular": partial(cifar.gcl, form="angular", retrain_epochs=SHORT_SECOND),
-    "hybrid_prototypes": partial(contrastive.hybrid, variant="prototypes"),
-    "tsc": partial(contrastive.tsc, retrain_epochs=SHORT_SECOND),
-    "oltr": _oltr,
-    "mbj": memory.mbj,
-}
-
-
-# What goes on from the finished stage of `ce_mixup`.
-DECOUPLED_SHORT: dict[str, Callable[..., Recipe]] = {
-    "crt": partial(decoupled.crt, retrain_epochs=SHORT_SECOND),
-    "crt_released": partial(decoupled.crt, variant="released", retrain_epochs=SHORT_SECOND),
-    "lws": partial(decoupled.lws, retrain_epochs=SHORT_SECOND),
-    "disalign": partial(decoupled.disalign, retrain_epochs=SHORT_SECOND),
-    "mislas": partial(decoupled.mislas, retrain_epochs=SHORT_SECOND),
-    "tau_norm": decoupled.tau_norm,
-    "ncm": decoupled.ncm,
-    "logit_adjust": decoupled.logit_adjust,
-}
-
-
-def short_cells() -> tuple[Cell, ...]:
-    """CIFAR-10-LT at r=100: every single-model method under one short schedule, CE with three seeds.
-
-    Methods without mixup stand beside `ce`, those with it beside `ce_mixup`.
-    """
-    methods = {
-        name.split(".")[1]: make for name, make in catalogue.functions(("baselines", "contrastive")).items()
-    }
-    made = [_short(name, make) for name, make in (methods | ALSO_SHORT).items()]
-    for seed in range(3):
-        made.append(_short("ce", partial(cifar.ce, mixup=False), seed))
-    mixed = _short("ce_mixup", partial(cifar.ce, mixup=True))
-    after = [_short(name, make, after=mixed.name) for name, make in DECOUPLED_SHORT.items()]
-    return (*made, mixed, *after)
-
-
-def _short(name: str, make: Callable[..., Recipe], seed: int = 0, after: str | None = None) -> Cell:
-    make = _later(make, classes=10, ratio=100, seed=seed, epochs=SHORT)
-    return Cell(f"short/{name}-s{seed}", 1, make, after=after)
 
 
 def fast_cells() -> tuple[Cell, ...]:
@@ -212,7 +157,7 @@ def fast_cells() -> tuple[Cell, ...]:
         Cell(
             f"fast/cifar{classes}-gcl-{form}-s{seed}",
             1,
-            _later(cifar.fast, classes=classes, ratio=100, form=form, seed=seed),
+            later(cifar.fast, classes=classes, ratio=100, form=form, seed=seed),
         )
         for form in FORMS
         for classes in (100, 10)
@@ -224,5 +169,5 @@ def fast_cells() -> tuple[Cell, ...]:
 PRECISION: Literal["fp32", "bf16"] = "bf16"
 
 
-def _later(make: Callable[..., Recipe], *given: object, **named: object) -> Callable[[], Recipe]:
+def later(make: Callable[..., Recipe], *given: object, **named: object) -> Callable[[], Recipe]:
     return lambda: replace(make(*given, **named), precision=PRECISION)
