@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from longtail.recipe import Cifar
-from longtail.recipes import catalogue, overrides, paper
+from longtail.recipes import catalogue, overrides, paper, paper_tables
 from longtail.run.folder import RunFolder
 
 ROOT = Path(__file__).parents[1]
@@ -34,9 +34,18 @@ COLUMNS = (
 HEAD = f"| {' | '.join(COLUMNS)} |\n{'| --- ' * len(COLUMNS)}|"
 
 
+# Rows whose cost is another's: they differ in the second stage, while the cost is that of the first, or in mixup.
+ALIKE = {name: f"{name} mixup=false" for name in ("baselines.cosface", "baselines.arcface")}
+ALIKE["decoupled.crt"] = "decoupled.crt variant=released"
+
+
 def costs() -> list[dict[str, str]]:
     with (ROOT / "benchmarks" / "results" / "method_cost.csv").open() as file:
-        return list(csv.DictReader(file))
+        measured = list(csv.DictReader(file))
+    also = {
+        row["recipe"]: row | {"recipe": ALIKE[row["recipe"]]} for row in measured if row["recipe"] in ALIKE
+    }
+    return [each for row in measured for each in (row, also.get(row["recipe"])) if each]
 
 
 def runs() -> list[tuple[Path, Mapping[str, Any], float]]:
@@ -49,23 +58,28 @@ def runs() -> list[tuple[Path, Mapping[str, Any], float]]:
     return found
 
 
+# What a method is. Batches, rates and epochs may differ, and whether the run has the recipe's name.
+PARTS = ("loss", "sampling", "mixing", "paired", "views", "head", "trains", "batchnorm", "posthoc")
+
+
 def same_method(run: Mapping[str, Any], call: str, classes: int) -> bool:
-    """Whether a run is this recipe on CIFAR-LT at 100 to 1: the same losses, model, sampling and mixing."""
-    name, *settings = call.split()
-    wanted = catalogue.make(name, [f"classes={classes}", "ratio=100", *settings])
-    assert isinstance(wanted.data, Cifar)
-    plain: Mapping[str, Any] = overrides.plain(wanted)
-    if (
-        run["name"] != name
-        or run["data"].get("classes") != classes
-        or len(run["stages"]) != len(wanted.stages)
-    ):
+    """Whether a run is this recipe on CIFAR-LT at 100 to 1."""
+    plain = wanted(call, classes)
+    if run["data"].get("classes") != classes or len(run["stages"]) != len(plain["stages"]):
         return False
     if (run["data"].get("longtail") or {}).get("ratio") != 100 or run["model"] != plain["model"]:
         return False
-    parts = ("loss", "sampling", "mixing", "paired", "views")
-    pairs = zip(run["stages"], plain["stages"], strict=True)
-    return all(one.get(part) == other.get(part) for one, other in pairs for part in parts)
+    pairs = list(zip(run["stages"], plain["stages"], strict=True))
+    return all(one.get(part) == other.get(part) for one, other in pairs for part in PARTS) and all(
+        one["optimizer"]["filters"] == other["optimizer"]["filters"] for one, other in pairs
+    )
+
+
+def wanted(call: str, classes: int) -> Mapping[str, Any]:
+    name, *settings = call.split()
+    made = catalogue.make(name, [f"classes={classes}", "ratio=100", *settings])
+    assert isinstance(made.data, Cifar)
+    return overrides.plain(made)
 
 
 def epochs_of(run: Mapping[str, Any]) -> int:
@@ -83,13 +97,23 @@ def row(cost: Mapping[str, str], known: list[tuple[Path, Mapping[str, Any], floa
     ratio = f"{cost['ratio']} ({cost['ratio_q1']} to {cost['ratio_q3']})"
     cells = [f"`{call}`", f"{int(cost['parameters']):,}", ratio]
     for classes in (10, 100):
-        name, *settings = call.split()
-        made = catalogue.make(name, [f"classes={classes}", "ratio=100", *settings])
-        figure = paper.published(overrides.plain(made))
+        plain = wanted(call, classes)
+        figure = paper.published(plain)
         mine = [run for run in known if same_method(run[1], call, classes)]
-        cells += [f"{figure.value:.2f}" if figure else "-", cell([r for r in mine if epochs_of(r[1]) >= 200])]
+        whole = [run for run in mine if epochs_of(run[1]) == epochs_of(plain)]
+        cells += [f"{figure.value:.2f}" if figure else "-", cell(whole)]
     short = [run for run in known if "short" in run[0].parts and same_method(run[1], call, 10)]
     return "| " + " | ".join([*cells, cell(short)]) + " |"
+
+
+def large_sets() -> str:
+    """What the paper prints for the sets that we have not trained on."""
+    head = ["method", *paper_tables.LARGE_SETS]
+    lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
+    for name, entry in (paper_tables.LARGE | paper_tables.EXPERTS_LARGE).items():
+        figures = ["-" if figure is None else f"{figure:.2f}" for figure in entry.figures]
+        lines.append(f"| {' | '.join([name, *figures])} |")
+    return "\n".join(lines)
 
 
 def numbers() -> str:
@@ -99,7 +123,12 @@ def numbers() -> str:
         f"Cost: median of {about['repeats']} rounds and its quartiles, {about['cpu']}, {about['threads']} "
         f"thread(s), torch {about['torch']}, commit {about['commit']} (`benchmarks/method_cost.py`)."
     )
-    return "\n".join([HEAD, *(row(cost, known) for cost in measured), "", note])
+    larger = [
+        "Published on the large sets (ResNet-50, on Places-LT ResNet-152); not trained here:",
+        "",
+        large_sets(),
+    ]
+    return "\n".join([HEAD, *(row(cost, known) for cost in measured), "", note, "", *larger])
 
 
 def written(page: str, text: str) -> str:

@@ -24,7 +24,7 @@ from longtail.engine.step import Step
 from longtail.errors import DataError, UsageError
 from longtail.keys import Key
 from longtail.losses import GCL
-from longtail.recipe import Backbone, Contrasted, HybridContrastive, Sampling, TargetedContrastive
+from longtail.recipe import LDAM, Backbone, Contrasted, HybridContrastive, Sampling, TargetedContrastive
 from longtail.run import tensors
 
 
@@ -59,8 +59,13 @@ def even_recipe(batch_size: int = 66, **changes):
     return tiny.recipe(stage)
 
 
-def first_epoch(here: World, trains=("backbone", "head"), lr: float = 0.0) -> dict[str, torch.Tensor]:
-    """Loss over the global batch and gradients of every step of one epoch; the weights after it."""
+def first_epoch(
+    here: World, trains=("backbone", "head"), lr: float = 0.0, deferred: bool = False
+) -> dict[str, torch.Tensor]:
+    """Loss over the global batch and gradients of every step of one epoch; the weights after it.
+
+    `deferred` takes LDAM with class weights, the second stage of LDAM-DRW, in the place of GCL.
+    """
     recipe = even_recipe(trains=trains)
     data, stage = build.dataset(recipe.data), recipe.stages[0]
     model = build.model(recipe.model, len(data.names), Key(recipe.seed).fold("model"))
@@ -68,6 +73,8 @@ def first_epoch(here: World, trains=("backbone", "head"), lr: float = 0.0) -> di
     trainable.select(model, stage)
     trainable.set_modes(model, stage)
     loss = Injected(data.counts, len(data.train.targets))
+    if deferred:
+        loss = build.loss(LDAM(reweight=True), data.counts)
     optimizer = build.optimizer(stage.optimizer, trainable.groups(model, stage), here.device)
     update = Step(here, recipe, stage, here.wrap(model), loss, optimizer)
     found: dict[str, torch.Tensor] = {}
@@ -153,6 +160,8 @@ def main(out: Path) -> None:
         (parts.with_suffix(".safetensors")).write_bytes(tensors.encode(found, "found"))
         head = first_epoch(here, trains=("head",))
         (out / f"head-{here.rank}.safetensors").write_bytes(tensors.encode(head, "head"))
+        deferred = first_epoch(here, trains=("head",), deferred=True)
+        (out / f"deferred-{here.rank}.safetensors").write_bytes(tensors.encode(deferred, "deferred"))
         moved = first_epoch(here, lr=0.05)
         (out / f"moved-{here.rank}.safetensors").write_bytes(tensors.encode(moved, "moved"))
         for name, made in (("targeted", targeted_epoch(here)), ("hybrid", hybrid_epoch(here))):

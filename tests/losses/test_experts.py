@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from longtail import counts, losses
+from longtail import build, counts, losses, recipe
 from longtail.losses import (
     GCL,
     LDAM,
@@ -140,17 +142,24 @@ def test_the_order_of_the_experts_does_not_matter(scores, target, images):
 # ------------------------------------------------------------------------------------------------ per expert
 
 
-def test_per_expert_is_the_sum_or_the_mean_over_the_experts(scores, target, images):
-    weights = counts.effective_weights(images, 0.9999)
-    for base in (
-        CrossEntropy(30.0),
-        LDAM(images, weights=weights),
-        losses.Focal(2.0),
-        BalancedSoftmax(images),
-    ):
-        expected = sum(base(scores[:, e], target) for e in range(EXPERTS))
-        torch.testing.assert_close(PerExpert(base)(scores, target), expected)
-        torch.testing.assert_close(PerExpert(base, together="mean")(scores, target), expected / EXPERTS)
+SINGLES = [spec() for spec in get_args(recipe.Single) if spec is not recipe.GCL]  # whose noise differs
+
+
+@pytest.mark.parametrize("spec", SINGLES, ids=lambda spec: spec.kind)
+def test_per_expert_is_the_sum_or_the_mean_over_the_experts(scores, target, images, spec):
+    """Of every loss of one network, those with statistics over the batch and with class weights included."""
+    supplied, each = {}, [{}] * EXPERTS
+    if spec.kind == "feature_balanced":
+        norms = 1 + torch.arange(16.0)[:, None] + torch.arange(EXPERTS)
+        supplied = {"norms": norms, "progress": 0.5}
+        each = [{"norms": norms[:, e], "progress": 0.5} for e in range(EXPERTS)]
+    elif spec.kind == "ldam":
+        spec = replace(spec, reweight=True)
+    base = build.loss(spec, images)
+    expected = sum(base(scores[:, e], target, **each[e]) for e in range(EXPERTS))
+    torch.testing.assert_close(PerExpert(base)(scores, target, **supplied), expected)
+    mean = PerExpert(base, together="mean")(scores, target, **supplied)
+    torch.testing.assert_close(mean, expected / EXPERTS)
 
 
 def test_each_expert_gets_its_own_noise(scores, target, images):

@@ -57,3 +57,25 @@ def test_a_run_of_another_method_set_or_ratio_does_not_count(script):
     assert not script.same_method(other, "baselines.bbn", 10)
     with_mixup = overrides.plain(catalogue.make("cifar.ce", ["classes=10", "mixup=true"]))
     assert not script.same_method(with_mixup, "cifar.ce mixup=false", 10)
+
+
+def test_a_run_counts_for_the_method_that_it_is_and_not_for_the_one_that_it_goes_on_from(script):
+    """By what its stages do: a re-trained run has the name of its first stage."""
+    from longtail.recipes import overrides
+    from longtail.recipes.cells import cells
+    from longtail.recipes.short import short_cells
+
+    made = {cell.name: overrides.plain(cell.make()) for cell in (*cells(), *short_cells())}
+    calls = [cost["recipe"] for cost in script.costs()]
+
+    def rows(name: str) -> list[str]:
+        run = made[name]
+        return [call for call in calls if script.same_method(run, call, run["data"]["classes"])]
+
+    assert rows("cifar10-r100-retrain-lws-s0") == []
+    assert rows("cifar10-r100-retrain-crt_ens-s0") == []
+    assert rows("cifar10-r100-gcl-euclidean-s0") == ["cifar.gcl form=euclidean"]
+    assert rows("cifar10-r100-ce-crt_decoupling-s0") == ["decoupled.crt"]
+    assert rows("cifar10-r100-ce-crt-s0") == ["decoupled.crt variant=released"]
+    for cell in short_cells():
+        assert len(rows(cell.name)) == 1, cell.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 from dataclasses import replace
@@ -10,11 +11,40 @@ from typing import get_args
 import pytest
 import torch
 
+from longtail import build
 from longtail.engine.fit import train
 from longtail.engine.retrain import retrain
 from longtail.errors import ModelFileError, UsageError
-from longtail.recipe import GCL, Classifier, CrossEntropy, HeldOut, Recipe, TauNorm
-from longtail.recipes import cifar, mislas, overrides, places_lt
+from longtail.recipe import (
+    GCL,
+    LADE,
+    RIDE,
+    BalancedSoftmax,
+    ClassBalanced,
+    Classifier,
+    CrossEntropy,
+    FeatureBalanced,
+    HeldOut,
+    LogitAdjusted,
+    PerExpert,
+    Recipe,
+    Reweighted,
+    TauNorm,
+    first_training,
+)
+from longtail.recipes import (
+    catalogue,
+    cifar,
+    decoupled,
+    imagenet_lt,
+    inat18,
+    memory,
+    mislas,
+    ncl,
+    overrides,
+    places_lt,
+    ride,
+)
 from longtail.recipes.retraining import Choices, SamplingName, Technique, plan
 from longtail.run.folder import RunFolder
 
@@ -150,7 +180,96 @@ def test_held_out_images_must_not_come_from_the_training_images(firsts, tmp_path
     assert not (tmp_path / "out").exists()
 
 
+# ---------------------------------------------------------------------------------------- the first training
+
+
+def kept_on(tiny) -> Recipe:
+    """One training written as two stages, as LDAM-DRW is."""
+    first, second = tiny.stage(), tiny.stage(name="deferred", optimizer_state="kept")
+    return tiny.recipe(first, second)
+
+
+def test_a_deferred_stage_belongs_to_the_training_that_is_gone_on_from(tiny, one_commit, tmp_path) -> None:
+    """Not the weights before it, whose learning rate has not dropped yet."""
+    source = train(kept_on(tiny), out=tmp_path / "source")
+    made = one_step(plan(source.recipe(), EACH["crt"]), tiny)
+    whole_recipe = replace(made, stages=made.stages).after(source.recipe())
+    assert [stage.name for stage in whole_recipe.stages] == ["representation", "deferred", "classifier"]
+    assert "stages.2.sampling.rule" in whole_recipe.provenance
+    assert "stages.1.sampling.rule" not in whole_recipe.provenance
+    given = dict(provenance=made.provenance)
+    again = retrain(source.path, made.stages, out=tmp_path / "again", **given)
+    assert same(again, train(whole_recipe, out=tmp_path / "whole")) == []
+    shutil.rmtree(source.path / "checkpoints")
+    sealed = retrain(source.path, made.stages, out=tmp_path / "sealed", **given)
+    assert same(sealed, again) == [], "the sealed model of such a run is the end of its first training"
+    none = retrain(source.path, (), out=tmp_path / "none")
+    assert none.read("final.json")["last"] == source.read("final.json")["last"]
+
+
+def test_each_published_training_is_gone_on_from_at_its_end() -> None:
+    for recipe, stages in ((cifar.ldam_drw(), 2), (ride.gcl(), 2), (ride.routed(), 2), (memory.mbj(), 2)):
+        assert first_training(recipe) == stages
+    for recipe in (cifar.gcl(), cifar.ce(), memory.oltr(), decoupled.mislas()):
+        assert first_training(recipe) == 1
+
+
+FIRSTS = [name for name in catalogue.functions() if not name.startswith(("folder.", "digits."))]
+
+
+@pytest.mark.parametrize("name", FIRSTS)
+def test_every_technique_follows_every_recipe_or_says_in_one_line_why_not(name) -> None:
+    function = catalogue.functions()[name]
+    needed = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+    first = function(**dict.fromkeys(needed, "somewhere"))
+    for technique in get_args(Technique):
+        try:
+            made = plan(first, Choices(technique))
+        except UsageError as error:
+            assert technique in ("mislas", "tau_norm", "ncm") and "\n" not in str(error)
+            continue
+        whole = made.after(first)
+        assert whole.stages[: first_training(first)] == first.stages[: first_training(first)]
+
+
+def test_experts_are_re_trained_with_a_loss_for_each_of_them() -> None:
+    first = ride.gcl(form="angular")
+    for technique in ("crt_decoupling", "lws_decoupling"):
+        assert plan(first, Choices(technique)).stages[0].loss == PerExpert(base=CrossEntropy(scale=30.0))
+    assert plan(first, Choices("disalign")).stages[0].loss == PerExpert(base=Reweighted(rho=1.2, scale=30.0))
+    assert plan(ncl.cifar(), Choices("mislas")).stages[0].loss.base.kind == "label_aware_smoothing"
+    crt = plan(first, Choices("crt")).stages[0].loss
+    assert isinstance(crt, RIDE) and crt.base == cifar.gcl(form="angular").stages[1].loss
+    with pytest.raises(UsageError, match="several experts"):
+        plan(first, Choices("ncm"))
+
+
 # ------------------------------------------------------------------------------------------ the constants
+
+
+@pytest.mark.parametrize(
+    "loss", [BalancedSoftmax(), LogitAdjusted(), LADE(), ClassBalanced(), FeatureBalanced(), Reweighted()]
+)
+def test_balanced_draws_are_not_corrected_by_the_loss_a_second_time(loss) -> None:
+    first = cifar.ce(classes=10)
+    first = replace(first, stages=(replace(first.stages[0], loss=loss),))
+    for technique in ("crt", "lws"):
+        assert plan(first, Choices(technique)).stages[0].loss == CrossEntropy()
+
+
+def test_scales_of_an_angular_run_learn_by_the_euclidean_form() -> None:
+    """A cosine times a factor may pass 1, where there is no angle and the factor gets no gradient."""
+    stage = plan(cifar.gcl(form="angular"), Choices("lws")).stages[0]
+    assert stage.loss == cifar.gcl(form="euclidean").stages[1].loss
+    counts, scores = torch.tensor([500, 50, 5]), torch.tensor([[0.85, 0.80, 0.1]])
+    factors = torch.full((3,), 1.3, requires_grad=True)
+    build.loss(stage.loss, counts)(scores * factors, torch.tensor([1]), noise=torch.zeros(1, 3)).backward()
+    assert factors.grad is not None and factors.grad[:2].abs().min() > 1
+
+
+def test_decoupling_re_trains_longer_on_inaturalist() -> None:
+    assert plan(inat18.gcl("somewhere"), Choices("crt_decoupling")).stages[0].epochs == 30
+    assert plan(imagenet_lt.gcl("somewhere"), Choices("crt_decoupling")).stages[0].epochs == 10
 
 
 def test_both_variants_of_re_training_are_those_of_their_codes() -> None:

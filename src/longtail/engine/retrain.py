@@ -1,4 +1,4 @@
-"""New stages over the finished first stage of another run: the backbone is paid for once."""
+"""New stages over the finished first training of another run: the backbone is paid for once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from longtail.engine.facts import stage_ends
 from longtail.engine.fit import train
 from longtail.engine.progress import Progress
 from longtail.errors import DataError, ModelFileError, UsageError
-from longtail.recipe import HeldOut, Recipe, Stage, continued
+from longtail.recipe import HeldOut, Recipe, Stage, continued, first_training
 from longtail.run import checkpoint, fsio, undo
 from longtail.run.folder import RunFolder
 from longtail.run.logs import Log
@@ -33,10 +33,11 @@ def retrain(  # noqa: PLR0913  (what may differ from the source)
     device: str | None = None,
     progress: Progress | None = None,
 ) -> RunFolder:
-    """Trains `stages` after the first stage of the run `source`, into the folder `out`.
+    """Trains `stages` after the first training of the run `source`, into the folder `out`.
 
-    The result is what training the whole recipe would give, bit for bit: the first stage's weights, logs and
-    evaluations are taken over, and the loop goes on from there. Without stages the first one is all there is.
+    That is its first stage, with those that went on in the same optimiser (deferred re-weighting). The result
+    is what training the whole recipe would give, bit for bit: weights, logs and evaluations are taken over,
+    and the loop goes on from there. Without stages the first training is all there is.
     `held_out` names images for choosing, where the source has none; its training images must stay the same.
     """
     first, folder = RunFolder.open(Path(source)), RunFolder(Path(out))
@@ -57,16 +58,17 @@ def retrain(  # noqa: PLR0913  (what may differ from the source)
 
 
 def end_of_first(first: RunFolder) -> tuple[State, dict[str, Any]]:
-    """(weights, facts) at the end of stage 1: its checkpoint, or the sealed model of a single stage."""
+    """(weights, facts) at the end of the first training: its checkpoint, or the sealed model of a run of
+    nothing else."""
     recipe, about = first.recipe(), first.read("data.json")
-    stage, stages = recipe.stages[0], len(recipe.stages)
-    end = stage_ends(recipe, about["train_images"])[0]
-    path = checkpoint.folder_of(first.checkpoints, end)
+    begun = first_training(recipe)
+    stage, ends = recipe.stages[begun - 1], [0, *stage_ends(recipe, about["train_images"])[:begun]]
+    path = checkpoint.folder_of(first.checkpoints, ends[-1])
     if path.exists():
         return checkpoint.load(path)
-    if stages > 1 or not first.is_finished:
+    if len(recipe.stages) > begun or not first.is_finished:
         raise UsageError(
-            f"{first.path}: the checkpoint at the end of its first stage (step {end}) is not there; "
+            f"{first.path}: the checkpoint at the end of its first training (step {ends[-1]}) is not there; "
             "the run is unfinished, or its checkpoints were removed: train it again"
         )
     model = first.read_tensors("model.safetensors")
@@ -74,10 +76,10 @@ def end_of_first(first: RunFolder) -> tuple[State, dict[str, Any]]:
         "names": about["names"],
         "data": about["digest"],
         "world_size": first.read("env.json")["world_size"],
-        "stage": 0,
-        "step": end,
+        "stage": begun - 1,
+        "step": ends[-1] - ends[-2],
         "epochs": stage.epochs,
-        "total": end,
+        "total": ends[-1],
         "images_seen": first.read("final.json")["images_seen"],
     }
     average = {name: t for name, t in model.items() if t.is_floating_point()}
@@ -85,7 +87,7 @@ def end_of_first(first: RunFolder) -> tuple[State, dict[str, Any]]:
 
 
 def same_images(first: RunFolder, new: Recipe) -> str:
-    """The digest of the data to go on with; its training images must be those of the first stage."""
+    """The digest of the data to go on with; its training images must be those of before."""
     recipe, digest = first.recipe(), str(first.read("data.json")["digest"])
     if new.data == recipe.data:
         return digest  # compared with the data itself when the run opens its checkpoint
@@ -112,7 +114,7 @@ def give_back(folder: RunFolder, end: int, made: list[Path]) -> None:
 
 
 def take_over(first: RunFolder, folder: RunFolder, state: State, facts: dict[str, Any]) -> None:
-    """Writes the end of stage 1 into the new folder, and where it comes from; the checkpoint is last."""
+    """Writes the end of the first training into the new folder, and its origin; the checkpoint is last."""
     logs: dict[str, object] = {}
     for name in ("steps.jsonl", "evals.jsonl"):
         text = (first.path / name).read_bytes()
@@ -122,7 +124,8 @@ def take_over(first: RunFolder, folder: RunFolder, state: State, facts: dict[str
                 log.append(json.loads(line))
             logs[name] = log.position()
     recipe = first.recipe()
-    origin = {"recipe": first.digest(), "name": recipe.name, "stage": recipe.stages[0].name}
+    last = recipe.stages[first_training(recipe) - 1]
+    origin = {"recipe": first.digest(), "name": recipe.name, "stage": last.name}
     folder.write(ORIGIN, origin | {"env": first.read("env.json")})
     checkpoint.save(
         folder.checkpoints, facts["total"], state, facts | {"recipe": folder.digest(), "logs": logs}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from longtail import heads
 from longtail.data.mixing import Mixture
 from longtail.engine.distributed import World
+from longtail.engine.shares import class_weights, shared
 from longtail.engine.teacher import Teacher
 from longtail.heads import Targeted
 from longtail.keys import Key
@@ -45,6 +46,7 @@ class Step:
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         optimizer.found_inf = self.trouble  # pyright: ignore[reportAttributeAccessIssue]  read by the fused kernel: an update is skipped unless it is 0
         self.needs: tuple[str, ...] = getattr(loss, "needs", ())
+        self.weights = class_weights(loss)
         # A head that follows the classes of what it sees, apart from any gradient.
         self.follower = next((m for m in net.modules() if isinstance(m, Targeted)), None)
 
@@ -58,10 +60,11 @@ class Step:
         self.noise.manual_seed(key.fold(self.world.rank).integer())
 
     def __call__(self, mixture: Mixture, share: float, progress: float) -> Tensor:
-        """Updates the model; the detached loss. `share` weighs this process's mean (1 when alone)."""
+        """Updates the model; the detached loss. `share` is the part of the images that are here."""
         self.optimizer.zero_grad(set_to_none=True)
+        weight = shared(self.world, self.weights, mixture.target, share)
         if len(mixture.images):
-            loss = self.forward(mixture, progress) * share
+            loss = self.forward(mixture, progress) * weight
         else:
             loss = self.nothing(mixture.images)
         loss.backward()

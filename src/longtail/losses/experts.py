@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, cast, get_args
 
+import torch
 from torch import Generator, Tensor, nn
 
 from longtail import counts as class_counts
@@ -58,6 +59,9 @@ class PerExpert(nn.Module):
         if not self.training:
             return cross_entropy(self.logits(scores), target, ignore_index=self.ignore_index)
         experts = scores.shape[1]
+        if getattr(self.base, "reads_whole_batch", False):  # its statistics are those of one expert
+            each = torch.stack([self.base(one, target, generator=generator) for one in scores.unbind(1)])
+            return each.sum() if self.together == "sum" else each.mean()
         supplied = {name: _rows(value, scores) for name, value in supplied.items()}
         if self.noise == "shared" and hasattr(self.base, "draw") and "noise" not in supplied:
             draw = cast(Callable[..., Tensor], self.base.draw)

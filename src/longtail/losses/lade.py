@@ -18,13 +18,16 @@ class LADE(nn.Module):
 
     The bound is `-sum_c pi_c (m_c - S_c - regularization * S_c^2)`: `m_c` the mean logit of class c over its
     own samples (0 where the batch has none), `S_c = log mean_i exp(z_c(i)) / (C pi_c)` over all samples of
-    the batch. Both are statistics of the batch: under several processes each has those of its own part.
+    the batch. Both are statistics of the batch: under several processes each has those of its own part; of
+    several experts (`PerExpert`) each has its own.
 
     Example:
         >>> import torch
         >>> LADE([500, 50, 5])(torch.zeros(2, 3), torch.tensor([0, 2])).shape
         torch.Size([])
     """
+
+    reads_whole_batch = True  # a row's loss depends on the other rows
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from longtail.errors import UsageError
 from longtail.recipe import SGD, Cifar, Cosine, LabelAwareSmoothing, Recipe, Stage
-from longtail.recipes.second_stages import has_targets
+from longtail.recipes.second_stages import for_each, has_targets
 
 CODE = "MisLAS's own code"
 
@@ -60,7 +60,7 @@ def second(first: Recipe) -> tuple[Stage, dict[str, str]]:
     values, origin = constants(first)
     stage = Stage(
         name="smoothed",
-        loss=LabelAwareSmoothing(head=values.head, tail=values.tail),
+        loss=for_each(first, LabelAwareSmoothing(head=values.head, tail=values.tail)),
         epochs=10,
         batch_size=first.stages[0].batch_size,
         trains=("head", "scales"),

@@ -116,6 +116,8 @@ def row_of(recipe: Plain) -> str | None:
         case "cross_entropy" if not experts:
             if len(stages) == 1:
                 return "CE"
+            if losses[1] == "label_aware_smoothing":
+                return "MisLAS"  # re-trained, so not under that name
             return "Decoupling" if _technique(recipe) == "cRT" and _sampler(recipe) == "CBS" else None
         case "cosface" | "arcface" as kind if len(stages) == 1 and not experts:
             return "CosFace" if kind == "cosface" else "ArcFace"
@@ -198,7 +200,7 @@ def _technique(recipe: Plain) -> str:
     if second.get("posthoc"):
         return "other"
     trains = tuple(second.get("trains", ()))
-    if second.get("head") == "scaled" or trains == ("scales",):
+    if second.get("head") == "scaled" and trains == ("scales",):
         return "LWS"
     return "cRT" if trains == ("head",) and second.get("head", "kept") in ("kept", "restarted") else "other"
 

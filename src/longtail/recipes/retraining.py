@@ -12,6 +12,7 @@ from longtail.errors import UsageError
 from longtail.recipe import (
     Cached,
     CrossEntropy,
+    Experts,
     HeldOut,
     LogitAdjust,
     NearestMean,
@@ -22,7 +23,7 @@ from longtail.recipe import (
     continued,
 )
 from longtail.recipes import mislas, second_stages
-from longtail.recipes.second_stages import DECOUPLING, DISALIGN
+from longtail.recipes.second_stages import DECOUPLING
 
 Technique = Literal[
     "crt",
@@ -105,25 +106,33 @@ def plan(first: Recipe, chosen: Choices) -> Plan:
             return _trained(chosen, made, "class_balanced", second_stages.released_provenance(first))
         case "lws":
             made = second_stages.released(first)
-            scaled = replace(made, name="scales", trains=("scales",), head="scaled")
+            loss = second_stages.of_scaled_cosines(made.loss)
+            scaled = replace(made, name="scales", loss=loss, trains=("scales",), head="scaled")
             known = second_stages.released_provenance(first)
             known["stages.1.head"] = "released code: scales on the cosines, switched off by a constant"
+            if loss != made.loss:
+                known["stages.1.loss.form"] = "inferred: scaled cosines have no angle"
             return _trained(chosen, scaled, "class_balanced", known)
         case "crt_decoupling":
-            made = second_stages.decoupled(first, "classifier", epochs=10, trains=("head",), head="restarted")
-            return _trained(chosen, made, "class_aware", second_stages.provenance_of(DECOUPLING))
+            epochs = 30 if "inat18" in first.name else 10
+            made = second_stages.decoupled(
+                first, "classifier", epochs=epochs, trains=("head",), head="restarted"
+            )
+            return _trained(chosen, made, "class_aware", second_stages.decoupled_provenance())
         case "lws_decoupling":
             made = second_stages.decoupled(first, "scales", epochs=5, trains=("scales",), head="scaled")
-            return _trained(chosen, made, "class_aware", second_stages.provenance_of(DECOUPLING))
+            return _trained(chosen, made, "class_aware", second_stages.decoupled_provenance())
         case "disalign":
             made = second_stages.aligned(first)
-            return _trained(chosen, made, "instance", second_stages.provenance_of(DISALIGN))
+            return _trained(chosen, made, "instance", second_stages.aligned_provenance())
         case "mislas":
             made, provenance = mislas.second(first)
             return _trained(chosen, made, "class_aware", provenance)
         case "tau_norm":
+            _require_one_network(first, chosen)
             return _tau_norm(first, chosen)
         case "ncm":
+            _require_one_network(first, chosen)
             means = NearestMean(features=chosen.features or "cl2n")
             where = {"stages.1.posthoc.features": f"{DECOUPLING}: cl2n, Euclidean"}
             return Plan((second_stages.posthoc("nearest_mean", means, CrossEntropy()),), where)
@@ -133,6 +142,14 @@ def plan(first: Recipe, chosen: Choices) -> Plan:
             return Plan((second_stages.posthoc("logit_adjust", shift, stage.loss),), where)
         case _:
             assert_never(chosen.technique)
+
+
+def _require_one_network(first: Recipe, chosen: Choices) -> None:
+    if isinstance(first.model, Experts):
+        raise UsageError(
+            f"{chosen.technique} makes one classifier of one network's features; this run has several "
+            "experts: use crt, crt_decoupling, lws, lws_decoupling, disalign or logit_adjust"
+        )
 
 
 def _trained(chosen: Choices, made: Stage, rule: SamplingName, provenance: dict[str, str]) -> Plan:

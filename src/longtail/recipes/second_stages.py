@@ -7,18 +7,31 @@ from typing import Literal
 
 from longtail.recipe import (
     GCL,
+    LADE,
     LDAM,
+    RIDE,
     SGD,
+    SHIKE,
+    BalancedSoftmax,
+    ClassBalanced,
     Contrasted,
     Cosine,
     CrossEntropy,
+    Distilled,
+    Experts,
+    FeatureBalanced,
     HybridContrastive,
     LargeImages,
+    LogitAdjusted,
     Loss,
+    NestedCollaborative,
     Part,
+    PerExpert,
     PostHoc,
     Recipe,
     Reweighted,
+    Routing,
+    Single,
     Stage,
     TargetedContrastive,
 )
@@ -38,23 +51,54 @@ def released(first: Recipe) -> Stage:
 
 
 def second_loss(first: Recipe) -> Loss:
-    """Stage 2 of the released code for GCL; any other loss goes on as it is, without deferred weights."""
-    match first.stages[0].loss:
-        case GCL(form=form, strength=strength) as loss:
-            if isinstance(first.images, LargeImages):
-                return replace(large.second(form, strength), cloud=loss.cloud, power=loss.power)
-            return replace(stages.gcl_second(form, strength=strength), cloud=loss.cloud, power=loss.power)
-        case LDAM() as loss:
+    """Stage 2 of the released code for GCL; any other loss goes on, without what balances the classes."""
+    return _on_balanced_draws(first.stages[0].loss, large_images=isinstance(first.images, LargeImages))
+
+
+def _on_balanced_draws(loss: Loss, *, large_images: bool) -> Loss:
+    """Priors and class weights would correct a second time what the draws of stage 2 correct already."""
+    match loss:
+        case GCL(form=form, strength=strength):
+            made = (
+                large.second(form, strength) if large_images else stages.gcl_second(form, strength=strength)
+            )
+            return replace(made, cloud=loss.cloud, power=loss.power)
+        case LDAM():
             return replace(loss, reweight=False)
-        case HybridContrastive() | TargetedContrastive():
-            return CrossEntropy()  # the head is linear from here on
-        case loss:
+        case HybridContrastive() | TargetedContrastive() | FeatureBalanced() | LADE():
+            return CrossEntropy()  # of the contrastive ones, the head is linear from here on
+        case BalancedSoftmax() | LogitAdjusted() | ClassBalanced() | Reweighted():
+            return CrossEntropy(scale=loss.scale)
+        case NestedCollaborative():
+            return PerExpert()
+        case PerExpert() | RIDE() | SHIKE() | Routing():
+            return replace(loss, base=_on_balanced_draws(loss.base, large_images=large_images))
+        case Distilled():
+            return _on_balanced_draws(loss.base, large_images=large_images)  # the teacher stays with stage 1
+        case _:
             return loss
 
 
-def plain_loss(first: Recipe) -> CrossEntropy:
+def of_scaled_cosines(loss: Loss) -> Loss:
+    """The Euclidean form in the place of the angular one: scores times a factor per class (LWS) are no
+    cosines, and beyond 1 there is no angle, nor a gradient for the factor."""
+    match loss:
+        case GCL(form="angular" | "unified"):
+            return replace(loss, form="euclidean", boundary="clip")
+        case PerExpert() | RIDE():
+            return replace(loss, base=of_scaled_cosines(loss.base))
+        case _:
+            return loss
+
+
+def for_each(first: Recipe, loss: Single) -> Loss:
+    """The loss, or of several experts the loss of each."""
+    return PerExpert(base=loss) if isinstance(first.model, Experts) else loss
+
+
+def plain_loss(first: Recipe) -> Loss:
     """Cross-entropy; on cosines with the scale that they were trained with."""
-    return CrossEntropy(scale=scale_of(first))
+    return for_each(first, CrossEntropy(scale=scale_of(first)))
 
 
 def scale_of(first: Recipe) -> float:
@@ -62,7 +106,9 @@ def scale_of(first: Recipe) -> float:
     loss = first.stages[0].loss
     if isinstance(loss, TargetedContrastive):
         return 1 / loss.temperature
-    return float(getattr(getattr(loss, "base", loss), "scale", 1.0))
+    while hasattr(loss, "base"):  # of each expert, beside a teacher
+        loss = getattr(loss, "base")  # noqa: B009
+    return float(getattr(loss, "scale", 1.0))
 
 
 def has_targets(first: Recipe) -> bool:
@@ -102,7 +148,7 @@ def decoupled(
 def aligned(first: Recipe) -> Stage:
     return Stage(
         name="aligned",
-        loss=Reweighted(rho=1.2, scale=scale_of(first)),
+        loss=for_each(first, Reweighted(rho=1.2, scale=scale_of(first))),
         epochs=10,
         batch_size=first.stages[0].batch_size,
         trains=("scales",),
@@ -132,11 +178,21 @@ def released_provenance(first: Recipe) -> dict[str, str]:
     if isinstance(loss, GCL):
         return paths
     return {path: where for path, where in paths.items() if not path.startswith("stages.1.loss.")} | {
-        "stages.1.loss": "inferred: the loss of stage 1"
+        "stages.1.loss": "inferred: the loss of stage 1, without what balances the classes, as the draws do"
     }
 
 
-def provenance_of(code: str) -> dict[str, str]:
-    """The paths that decoupling's and DisAlign's own scripts set alike."""
+def provenance_of(code: str, **known: str) -> dict[str, str]:
+    """The paths that decoupling's and DisAlign's own scripts set alike; `known` says more of some."""
     names = ("epochs", "head", "batchnorm", "mixing", "optimizer.lr", "schedule.kind", "sampling.rule")
-    return {f"stages.1.{name}": code for name in names} | {"stages.1.batch_size": "inferred: as in stage 1"}
+    paths = {f"stages.1.{name}": code for name in names} | {"stages.1.batch_size": "inferred: as in stage 1"}
+    return paths | {f"stages.1.{name.replace('__', '.')}": where for name, where in known.items()}
+
+
+def decoupled_provenance() -> dict[str, str]:
+    rates = "0.2 with batches of 512, 0.1 with 256; inferred for smaller ones"
+    return provenance_of(DECOUPLING, optimizer__lr=f"{DECOUPLING}: {rates}")
+
+
+def aligned_provenance() -> dict[str, str]:
+    return provenance_of(DISALIGN, loss__rho=f"{DISALIGN}: 1.2 on ImageNet-LT")

@@ -56,6 +56,8 @@ def method(recipe: Plain) -> str:
     """The name of a row: the paper's, where it has one; the usual one; else what the recipe calls itself."""
     name = str(recipe.get("name", "recipe"))
     row = paper.row_of(recipe) or METHODS.get(name) or label(name)
+    if any((stage.get("optimizer") or {}).get("filters") for stage in recipe["stages"]):
+        row = f"{row}, fast"  # the strong track: nobody in the paper had such an optimiser
     losses = [(stage.get("loss") or {}).get("kind") for stage in recipe["stages"]]
     return f"{row} (reconstruction)" if "remembered" in losses else row
 
