@@ -34,7 +34,7 @@ COLUMNS = (
 HEAD = f"| {' | '.join(COLUMNS)} |\n{'| --- ' * len(COLUMNS)}|"
 
 
-# Rows whose cost is another's: they differ in the second stage, while the cost is that of the first, or in mixup.
+# Rows whose cost is another's: they differ in mixup, or in the second stage alone.
 ALIKE = {name: f"{name} mixup=false" for name in ("baselines.cosface", "baselines.arcface")}
 ALIKE["decoupled.crt"] = "decoupled.crt variant=released"
 
