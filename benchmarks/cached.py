@@ -47,7 +47,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--views", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--views", type=int, nargs="+", default=[4])
     given = parser.parse_args()
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -62,7 +62,7 @@ def test_a_run_cell_shows_its_own_numbers(make_run: MakeRun, tmp_path: Path) -> 
         recipe=CIFAR,
         loss=EUCLIDEAN,
         data={"notes": [note]},
-        env={"cpu": "AMD"},
+        env={"cpu": "AMD", "parameters": 464144},
     )
     path = ledger.write(tmp_path / "results")
     text = path.read_text(encoding="utf-8")
@@ -70,8 +70,37 @@ def test_a_run_cell_shows_its_own_numbers(make_run: MakeRun, tmp_path: Path) -> 
     assert row[1:5] == ["80.55", "22.50", "82.73", "**50.00**"]  # stage 1 and the end: the paper's, ours
     assert row[5] == ""  # six epochs are no comparison
     assert row[6:10] == ["90.00", "60.00", "25.00", "51.00"]
-    assert row[10:] == ["4 + 2", "1,950", "1.5 (2.5)", "cpu: AMD"]
+    assert row[10:] == ["4 + 2", "1,950", "464,144", "1.5 (2.5)", "cpu: AMD"]
     assert note in text and f"1 of {len(cells.cells())} planned" in text
+
+
+def test_what_a_copy_of_the_images_holds_is_said_of_each_set_apart(make_run: MakeRun, tmp_path: Path) -> None:
+    """The literature's own images of CIFAR-10, other images of CIFAR-100; of the official files nothing."""
+    other = CIFAR | {"data": CIFAR["data"] | {"classes": 100}}
+    note = {"notes": ["cifar-100-binary: not the official files (train.bin differ)"]}
+    make_run("results/cifar100-r100-gcl-euclidean-s0", recipe=other, loss=EUCLIDEAN, data=note)
+    make_run("results/cifar10-r100-gcl-euclidean-s0", recipe=CIFAR, loss=EUCLIDEAN)
+    text = ledger.text(tmp_path / "results")
+    assert "- CIFAR-100-LT: **the same counts, other images**" in text
+    assert "- CIFAR-10-LT: these are exactly" not in text
+
+
+def test_a_re_trained_run_says_where_its_first_stage_was_trained(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run("results/cifar10-r100-retrain-lws-s0", recipe=CIFAR, loss=EUCLIDEAN, env={"cpu": "AMD"})
+    (run / "origin.json").write_text('{"env": {"device": "NVIDIA H200", "cpu": "AMD"}}')
+    (row,) = lines_with(ledger.text(tmp_path / "results"), "cifar10-r100-retrain-lws-s0")
+    assert row[-1] == "cpu: AMD; stage 1: NVIDIA H200"
+
+
+def test_the_strong_track_and_short_runs_stand_beside_no_figure_of_the_paper(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    make_run("results/short/gcl-s0", recipe=CIFAR, loss=EUCLIDEAN)
+    make_run("results/fast/gcl-s0", recipe=CIFAR, loss=EUCLIDEAN)
+    text = ledger.text(tmp_path / "results")
+    assert "the strong track, beside which no row of the paper stands" in text
+    for row in lines_with(text, "/gcl-s0 "):
+        assert row[1] == row[3] == "–"
 
 
 def test_a_full_schedule_is_compared(make_run: MakeRun, tmp_path: Path) -> None:

@@ -47,6 +47,11 @@ def load(run: str | Path, *, device: str | None = None) -> Predictor:
 
 def restored(folder: RunFolder, recipe: Recipe, facts: dict[str, Any]) -> tuple[nn.Module, nn.Module]:
     """(model with its final weights, the last stage's loss). Class list and keys must match exactly."""
+    if folder.is_finished and not (folder.path / "model.safetensors").exists():
+        raise ModelFileError(
+            f"{folder.path}: this run was kept without its model, its numbers are in final.json; train it "
+            f"again: longtail train {folder.path}/recipe.json --out NEW"
+        )
     about = folder.read("model.json")
     if about["names"] != facts["names"] or about["recipe"] != folder.digest():
         raise ModelFileError(

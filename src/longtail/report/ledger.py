@@ -6,7 +6,7 @@ Every figure is read from a file of the run it stands beside; cells that were ne
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from longtail.errors import LongtailError, UsageError
@@ -14,7 +14,7 @@ from longtail.recipes import paper
 from longtail.recipes.paper_tables import Published
 from longtail.report import cells as plan
 from longtail.report import describe
-from longtail.report.reading import RunFiles, read
+from longtail.report.reading import Row, RunFiles, read
 from longtail.report.summary import entries
 from longtail.report.tables import markdown_text
 from longtail.report.text import percent
@@ -35,10 +35,24 @@ HEAD = (
     "best on test †",
     "epochs",
     "images seen",
+    "parameters",
     "minutes (CPU)",
     "device",
 )
 NOT_RUN = "not run"
+
+# What a copy of CIFAR that is not the official files holds, by its number of classes.
+COPIES = {
+    10: "these are exactly the images that the literature trains on, in the order of its usual draw",
+    100: "**the same counts, other images**: the usual draw over file names, as the official order was not "
+    "to be had. This is meant with every CIFAR-100-LT number here",
+}
+SERIES = {
+    "fast": "`cifar.fast`, GCL from a fifth of the images: the strong track, beside which no row of the "
+    "paper stands.",
+    "short": "Every method of one network once, under one protocol of 20 epochs (docs/methods.md); a "
+    "comparison within itself, beside which no row of the paper stands.",
+}
 
 
 def write(results: Path) -> Path:
@@ -64,9 +78,11 @@ def text(results: Path) -> str:
         "Top-1 accuracy in percent on the test images. **Ours is the last epoch**, chosen before the run. "
         "† is the best epoch *on the test images*, the way much of the literature reports: for comparison "
         "only. Many: more than 100 training images; few: at most 20. Minutes are wall-clock (CPU) time of "
-        "training and its evaluations.",
+        "training and its evaluations; of a re-trained run they are those of what was trained anew, and its "
+        "device says where the first stage was trained, if that is another. On the accelerator and on the "
+        "processor several runs went on at once.",
         "",
-        *_subsets(found.values()),
+        *_subsets(list(found.values())),
     ]
     for group, title in plan.GROUPS.items():
         lines += [f"## {title}", "", *_head()]
@@ -121,12 +137,17 @@ def _others(found: dict[str, RunFiles], planned: set[str]) -> list[str]:
         series.setdefault(name.split("/")[0] if "/" in name else "", []).append(name)
     lines: list[str] = []
     for folder, names in series.items():
-        lines += [f"## {'Series ' + markdown_text(folder) if folder else 'Further runs'}", "", *_head()]
+        lines += [f"## {'Series ' + markdown_text(folder) if folder else 'Further runs'}", ""]
+        lines += [SERIES[folder], ""] if folder in SERIES else []
+        lines += _head()
         for name in names:
             run = found[name]
-            stages = len(run.recipe["stages"])
-            first = paper.published(run.recipe, stage=0) if stages > 1 else None
-            lines.append(_row(markdown_text(name), run, first, paper.published(run.recipe)))
+            is_alike = not paper.shortfall(run.recipe)
+            first = paper.published(run.recipe, stage=0) if len(run.recipe["stages"]) > 1 else None
+            last = paper.published(run.recipe)
+            lines.append(
+                _row(markdown_text(name), run, first if is_alike else None, last if is_alike else None)
+            )
         lines.append("")
     return lines
 
@@ -150,6 +171,7 @@ def _row(title: str, run: RunFiles, first: Published | None, last: Published | N
         percent(run.best.get("top1"), 2),
         " + ".join(str(stage.get("epochs", "?")) for stage in run.recipe["stages"]),
         f"{int(run.final['images_seen']):,}" if run.final.get("images_seen") else "–",
+        f"{int(run.env['parameters']):,}" if run.env.get("parameters") else "–",
         _minutes(run),
         _device(run),
     ]
@@ -161,9 +183,15 @@ def _figure(published: Published | None) -> str:
 
 
 def _device(run: RunFiles) -> str:
+    """The device, and that of the first training where a re-trained run took it from another."""
+    here, before = _machine(run.env), _machine(run.origin.get("env") or {})
+    return markdown_text(here if before in ("–", here) else f"{here}; stage 1: {before}")
+
+
+def _machine(env: Row) -> str:
     """The device, with the processor's name where that is what computed."""
-    device, processor = str(run.env.get("device", "–")), str(run.env.get("cpu", ""))
-    return markdown_text(f"{device}: {processor}" if device == "cpu" and processor else device)
+    device, processor = str(env.get("device", "–")), str(env.get("cpu", ""))
+    return f"{device}: {processor}" if device == "cpu" and processor else device
 
 
 def _minutes(run: RunFiles) -> str:
@@ -173,14 +201,20 @@ def _minutes(run: RunFiles) -> str:
     return f"{wall:.1f} ({cpu:.1f})" if wall else "–"
 
 
-def _subsets(runs: Iterable[RunFiles]) -> list[str]:
+def _subsets(runs: Sequence[RunFiles]) -> list[str]:
     """What the data of the runs differ in from the paper's, each said once."""
     notes = {
         f"- {describe.dataset(run.recipe, run.data)}: {markdown_text(str(note), 400)}"
         for run in runs
         for note in run.data.get("notes") or ()
     }
-    return [*sorted(notes), ""] if notes else []
+    copied = {
+        int(run.recipe["data"]["classes"])
+        for run in runs
+        if any("not the official files" in str(note) for note in run.data.get("notes") or ())
+    }
+    said = [f"- CIFAR-{classes}-LT: {COPIES[classes]}." for classes in sorted(copied & set(COPIES))]
+    return [*said, *sorted(notes), ""] if notes else []
 
 
 def main(arguments: Sequence[str]) -> int:

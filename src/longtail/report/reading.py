@@ -50,6 +50,11 @@ class RunFiles:
         return self.facts("final.json")
 
     @cached_property
+    def origin(self) -> Row:
+        """Of a re-trained run, where its first training came from; else empty."""
+        return self.facts("origin.json")
+
+    @cached_property
     def steps(self) -> list[Row]:
         return self._rows("steps.jsonl")
 
