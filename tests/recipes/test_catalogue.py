@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 
@@ -153,3 +154,28 @@ def test_finding_and_making_recipes_loads_no_torch() -> None:
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False False\n"
     )
+
+
+# What every stage that trains has, and where its source need not be said: the values that nothing changed.
+STATED = {
+    "epochs": None,
+    "batch_size": None,
+    "mixing": ...,
+    "optimizer.lr": None,
+    "optimizer.weight_decay": None,
+    "schedule": ...,
+    "sampling.rule": "instance",
+    "head": "kept",
+    "batchnorm": "adapting",
+}
+
+
+@pytest.mark.parametrize("name", catalogue.functions())
+def test_every_constant_of_every_recipe_says_where_it_comes_from(name):
+    made = catalogue.make(name, settings_for(name))
+    for number, stage in enumerate(made.stages):
+        for path, usual in STATED.items() if stage.epochs else ():
+            value = functools.reduce(getattr, path.split("."), stage)
+            whole = f"stages.{number}.{path}"
+            said = any(f"{p}.".startswith(f"{whole}.") or whole.startswith(f"{p}.") for p in made.provenance)
+            assert said or value == usual, f"{whole} = {value}"

@@ -177,6 +177,7 @@ def fbl(
     stage = protocols.ldam_drw(FeatureBalanced(strength=60.0), epochs, mixup, batch_size=64)
     source = {
         "stages.0.loss.strength": "FBL's own code: 60 on CIFAR",
+        "stages.0.epochs": "FBL's own code: 200",
         "stages.0.mixing": "FBL's own code: off by default",
         "stages.0.batch_size": "FBL's own code: 64",
         "stages.0.optimizer.lr": "FBL's own code: 0.1",
@@ -200,6 +201,7 @@ def bbn(classes: Classes = 100, ratio: float = 100, seed: int = 0, epochs: int =
     source = {
         "model.kind": "BBN's own code: the last residual block twice, one classifier on both features",
         "stages.0.paired.rule": "BBN's own code: classes in reverse proportion to their counts",
+        "stages.0.epochs": "BBN's own code: 200",
         "stages.0.mixing": "inferred: none; two batches are not mixed",
         "stages.0.batch_size": "BBN's own code: 128 of each",
         "stages.0.optimizer.lr": "BBN's own code: 0.1",

@@ -89,7 +89,7 @@ def ce(
             stages.representation(CrossEntropy(), epochs=epochs, mixing=Mixup(alpha=1.0) if mixup else None),
         ),
         seed=seed,
-        provenance={"stages.0.mixing": "inferred: unstated for this row; both are run"},
+        provenance={**stages.RELEASED, "stages.0.mixing": "inferred: unstated for this row; both are run"},
     )
 
 
@@ -100,7 +100,7 @@ def ldam_drw(
 
     The second stage keeps momentum and goes on in the first one's schedule, so the two are one training.
     """
-    first = epochs * 160 // 200
+    first = max(1, epochs * 160 // 200)
     schedule = MultiStep(warmup=min(5, epochs), drops=stages.drops(epochs, (0.01, 0.0001)))
     optimizer = SGD(lr=0.1, momentum=0.9, weight_decay=2e-4)
     mixing = Mixup(alpha=1.0) if mixup else None
@@ -130,6 +130,12 @@ def ldam_drw(
         ),
         seed=seed,
         provenance={
+            **stages.goes_on(),
+            "stages.0.epochs": "LDAM-DRW's own code: 160 of 200",
+            "stages.0.mixing": "LDAM-DRW's own code: none",
+            "stages.0.optimizer.lr": "LDAM-DRW's own code: 0.1",
+            "stages.0.optimizer.weight_decay": "LDAM-DRW's own code: 2e-4",
+            "stages.1.epochs": "LDAM-DRW's own code: the last 40 of 200",
             "stages.0.batch_size": "LDAM-DRW's own code: 128",
             "stages.0.schedule.drops": "LDAM-DRW's own code: x0.01 after 160, x0.0001 after 180",
             "stages.0.loss.margin": "LDAM-DRW's own code: largest margin 0.5",

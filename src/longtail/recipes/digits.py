@@ -55,5 +55,10 @@ def ce(ratio: float = 50, mixup: bool = True, seed: int = 0, epochs: int = 50) -
         ),
         evaluation=Evaluation(every=10, last=1),
         seed=seed,
-        provenance={"stages.0.epochs": "inferred: as many as both stages of digits.gcl"},
+        provenance={
+            **stages.RELEASED,
+            **dict.fromkeys(OURS[1:3], "inferred: enough for 8x8 digits"),
+            "stages.0.epochs": "inferred: as many as both stages of digits.gcl",
+            "stages.0.mixing": "inferred: as in digits.gcl, so that the two compare",
+        },
     )

@@ -22,6 +22,7 @@ from longtail.recipe import (
     Sampling,
     Stage,
 )
+from longtail.recipes.stages import goes_on
 
 Noise = Literal["per_expert", "shared"]
 CODE = "RIDE's own code"
@@ -107,6 +108,7 @@ def routed(recipe: Recipe, name: str) -> Recipe:
         "epochs": f"{CODE}: 5",
         "batch_size": f"{CODE}: 512",
         "sampling.rule": f"{CODE}: balanced",
+        "head": f"{CODE}: routers beside the experts",
         "batchnorm": f"{CODE}: the network stands still",
         "mixing": "inferred: none, as an image is right or wrong as it is",
         "optimizer.lr": f"{CODE}: 0.01",
@@ -136,6 +138,7 @@ def provenance(each: LDAM | GCL, drw: bool) -> dict[str, str]:
             "stages.0.loss.noise": "inferred: unstated; each expert draws its own",
         }
     if drw:
+        made |= goes_on() | {"stages.1.epochs": f"{CODE}: the rest of the schedule"}
         made["stages.1.loss.temperature"] = f"{CODE}: by count once the loss is re-weighted"
         made["stages.1.loss.base.reweight"] = (
             f"{CODE}: effective numbers, beta 0.9999"

@@ -58,6 +58,7 @@ def gcl(
             "stages.1.epochs": "inferred: a sixth of the first stage, as the released code has 30 of 200",
             "stages.1.batch_size": "inferred: that of the first stage",
             "stages.1.mixing.alpha": "released code: 1.0 on CIFAR",
+            "stages.1.optimizer.weight_decay": "released code: 2e-4 on CIFAR",
         },
     )
 

@@ -70,6 +70,7 @@ def two_stage(  # noqa: PLR0913  (each argument is a constant that differs betwe
             "stages.0.batch_size": "released code: 512",
             "stages.0.optimizer.lr": "released code: 0.2",
             "stages.0.mixing.alpha": "released code: 0.2 on the large sets",
+            "stages.1.mixing.alpha": "released code: 1.0 on Places; inferred: 0.2 elsewhere, as in stage 1",
             "precision": "inferred: ours",
         }
         | provenance,

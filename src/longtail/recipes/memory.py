@@ -43,6 +43,7 @@ def oltr(
         stages=(first, second),
         seed=seed,
         provenance=OLTR
+        | stages.RELEASED
         | {
             "stages.0.mixing": f"{CODE}: none",
             "stages.0.optimizer.lr": "inferred: as for cross-entropy; nothing is said of CIFAR",
@@ -86,6 +87,9 @@ def oltr_places(root: str, weights: str, seed: int = 0, epochs: int = 30, retrai
         | {
             "model.backbone.name": "inferred: as the other Places recipes, its last block trains",
             "stages.0.schedule.drops": f"{CODE}: x0.1 every 10 epochs",
+            "stages.0.mixing": f"{CODE}: none",
+            "stages.0.optimizer.weight_decay": f"{CODE}: 5e-4",
+            "stages.1.optimizer.weight_decay": f"{CODE}: 5e-4",
             "precision": "inferred: ours",
         },
     )
@@ -123,9 +127,11 @@ def mbj(
         model=Remembering(size=size, power=power),
         stages=(replace(first, epochs=begin), second),
         seed=seed,
-        provenance=dict.fromkeys(paths, OURS)
+        provenance=dict.fromkeys(
+            [*stages.RELEASED, *stages.goes_on()], "reconstruction: the protocol of cross-entropy"
+        )
+        | dict.fromkeys(paths, OURS)
         | {
-            "stages.0.optimizer.lr": "reconstruction: the protocol of cross-entropy",
             "stages.0.mixing": "reconstruction: none; a mixed feature has no class to be remembered under",
         },
     )
@@ -153,6 +159,7 @@ OLTR: Provenance = {
     "stages.1.loss.repulsion": f"{CODE}: 0.01",
     "stages.1.loss.margin": f"{CODE}: 10",
     "stages.1.sampling.rule": f"{CODE}: class-aware",
+    "stages.1.mixing": f"{CODE}: none",
     "stages.1.head": f"{CODE}: centroids at the class means, the hallucinator at the classifier of stage 1",
     "stages.1.schedule.drops": f"{CODE}: x0.1 after each third",
     "stages.1.trains": "inferred: centroids learn at the rate of the features; its code gives them 0.01",

@@ -73,6 +73,9 @@ def second(first: Recipe) -> tuple[Stage, dict[str, str]]:
     paths = ("loss.head", "loss.tail", "head_lr_factor", "batchnorm")
     return stage, {f"stages.1.{path}": origin for path in paths} | {
         "stages.1.epochs": f"{CODE}: 10",
+        "stages.1.mixing": f"{CODE}: none",
+        "stages.1.head": f"{CODE}: learnable weight scaling",
+        "stages.1.optimizer.weight_decay": "inferred: as in stage 1",
         "stages.1.optimizer.lr": f"{CODE}: 0.1",
         "stages.1.schedule.kind": f"{CODE}: cosine",
         "stages.1.sampling.rule": f"{CODE}: class-aware",

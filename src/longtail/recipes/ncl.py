@@ -49,6 +49,8 @@ def cifar(
             "stages.0.loss.hard": f"{CODE}: 30 of 100 classes",
             "stages.0.epochs": f"{CODE}: 400",
             "stages.0.batch_size": f"{CODE}: 64",
+            "stages.0.mixing": "inferred: none; nothing is said of any",
+            "stages.0.optimizer.lr": "inferred: as every other method on CIFAR",
             "stages.0.optimizer.weight_decay": f"{CODE}: 2e-4",
             "stages.0.schedule.drops": f"{CODE}: x0.1 after 320 and again after 360",
         },

@@ -5,7 +5,7 @@ from __future__ import annotations
 from longtail.recipe import SGD, Loss, Mixup, Model, MultiStep, Recipe, Stage
 from longtail.recipes import stages
 from longtail.recipes.cifar import Classes, data
-from longtail.recipes.stages import CODE, Provenance
+from longtail.recipes.stages import Provenance
 
 
 def single(  # noqa: PLR0913
@@ -28,11 +28,8 @@ def released(loss: Loss, epochs: int, mixup: bool) -> Stage:
 
 
 RELEASED: Provenance = {
+    **stages.RELEASED,
     "stages.0.mixing": "paper: mixup is used in all experiments; unstated for this row",
-    "stages.0.batch_size": f"{CODE}: 64",
-    "stages.0.optimizer.lr": f"{CODE}: 0.1",
-    "stages.0.optimizer.weight_decay": f"{CODE}: 2e-4",
-    "stages.0.schedule.drops": f"{CODE}: x0.1 after 160, x0.01 after 180",
 }
 
 
@@ -48,6 +45,7 @@ def ldam_drw(loss: Loss, epochs: int, mixup: bool, *, batch_size: int = 128) -> 
 
 
 LDAM_DRW: Provenance = {
+    "stages.0.epochs": "LDAM-DRW's own code: 200",
     "stages.0.mixing": "LDAM-DRW's own code: none",
     "stages.0.batch_size": "LDAM-DRW's own code: 128",
     "stages.0.optimizer.lr": "LDAM-DRW's own code: 0.1",
@@ -69,6 +67,7 @@ def causal(loss: Loss, epochs: int, mixup: bool) -> Stage:
 
 
 CAUSAL: Provenance = {
+    "stages.0.epochs": "TDE's own constants: 200",
     "stages.0.mixing": "TDE's and LADE's own constants: none",
     "stages.0.batch_size": "TDE's and LADE's own constants: 256",
     "stages.0.optimizer.lr": "TDE's and LADE's own constants: 0.2",

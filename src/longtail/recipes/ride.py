@@ -166,6 +166,7 @@ def _cifar(  # noqa: PLR0913  (the choices of the two recipes above)
             else "inferred: as on CIFAR-100, no configuration of CIFAR-10 was released",
             "stages.0.mixing": "paper: mixup in all experiments; inferred: alpha 1.0",
             "stages.0.schedule.drops": f"{CODE}: x0.01 after 160, x0.0001 after 180",
+            "stages.0.optimizer.lr": f"{CODE}: 0.1",
             "stages.0.optimizer.weight_decay": f"{CODE}: 5e-4",
         },
     )

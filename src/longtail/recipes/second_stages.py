@@ -191,8 +191,13 @@ def provenance_of(code: str, **known: str) -> dict[str, str]:
 
 def decoupled_provenance() -> dict[str, str]:
     rates = "0.2 with batches of 512, 0.1 with 256; inferred for smaller ones"
-    return provenance_of(DECOUPLING, optimizer__lr=f"{DECOUPLING}: {rates}")
+    decay = f"inferred: as in stage 1; {DECOUPLING} has 5e-4"
+    return provenance_of(DECOUPLING, optimizer__lr=f"{DECOUPLING}: {rates}", optimizer__weight_decay=decay)
 
 
 def aligned_provenance() -> dict[str, str]:
-    return provenance_of(DISALIGN, loss__rho=f"{DISALIGN}: 1.2 on ImageNet-LT")
+    return provenance_of(
+        DISALIGN,
+        loss__rho=f"{DISALIGN}: 1.2 on ImageNet-LT",
+        optimizer__weight_decay=f"{DISALIGN}: 5e-4",
+    )

@@ -77,6 +77,21 @@ def classifier(
     )
 
 
+RELEASED: Provenance = {
+    "stages.0.epochs": f"{CODE}: 200, and the author's answer that all methods ran 200",
+    "stages.0.batch_size": f"{CODE}: 64",
+    "stages.0.optimizer.lr": f"{CODE}: 0.1",
+    "stages.0.optimizer.weight_decay": f"{CODE}: 2e-4 on every parameter",
+    "stages.0.schedule.drops": f"{CODE}: x0.1 after 160, x0.01 after 180; the paper says multi-step only",
+}
+
+
+def goes_on(number: int = 1) -> Provenance:
+    """Of a stage that goes on in the training of the one before it."""
+    parts = ("batch_size", "mixing", "optimizer", "schedule")
+    return {f"stages.{number}.{part}": "as in the stage before: one training" for part in parts}
+
+
 def gcl_first(form: Form, *, strength: float = 0.5) -> GCL:
     """Spec A7, stage-1 rows: scale 30, no margin. Two draws under mixup, as the released code's two calls."""
     return GCL(
@@ -118,15 +133,14 @@ def gcl_provenance(form: Form) -> Provenance:
         "stages.0.loss.halves": f"{CODE}: the loss is called twice under mixup",
         "stages.0.loss.boundary": chosen,
         "stages.0.mixing.alpha": f"{CODE}: 1.0 on CIFAR",
-        "stages.0.epochs": f"{CODE}: 200, and the author's answer that all methods ran 200",
-        "stages.0.batch_size": f"{CODE}: 64",
-        "stages.0.optimizer.lr": f"{CODE}: 0.1",
-        "stages.0.optimizer.weight_decay": f"{CODE}: 2e-4 on every parameter",
-        "stages.0.schedule.drops": f"{CODE}: x0.1 after 160, x0.01 after 180; the paper says multi-step only",
+        **RELEASED,
         "stages.1.loss.scale": chosen,
         "stages.1.loss.margin": chosen,
         "stages.1.loss.focal": chosen,
         "stages.1.epochs": f"{CODE}: 30",
+        "stages.1.batch_size": f"{CODE}: as in stage 1",
+        "stages.1.mixing.alpha": f"{CODE}: 1.0 on CIFAR",
+        "stages.1.optimizer.weight_decay": f"{CODE}: as in stage 1",
         "stages.1.sampling.rule": "paper: class-balanced re-sampling",
         "stages.1.batchnorm": f"{CODE}: the backbone stands in eval mode",
         "stages.1.head": f"{CODE}: the head goes on from stage 1",
