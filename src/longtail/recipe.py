@@ -625,6 +625,7 @@ class Listing:
     root: str
     train: str
     test: str
+    val: str | None = None  # read where held_out.source is "file": what chooses tau, and the like
     prefix: tuple[tuple[str, str], ...] = ()  # (as written, as on disk): rewrites the start of paths
     longtail: LongTail | None = None
     held_out: HeldOut | None = None

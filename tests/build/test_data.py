@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -150,6 +151,11 @@ def test_listing_and_parquet_are_built_too(root):
     )
     found = dataset(spec)
     assert found.counts.tolist() == [10, 40] and "share 4 images" in found.notes[0]
+    held = dataclasses.replace(spec, val=str(root / "val.txt"))
+    assert dataset(held).digest == found.digest, "a list for choosing is read where something is chosen"
+    (root / "val.txt").write_text("\n".join(lines[:2]))
+    held = dataclasses.replace(held, held_out=recipe.HeldOut(source="file"))
+    assert dataset(held).held_out.counts.tolist() == [2, 0]
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (the [parquet] extra)")
     pixels = [(root / "train" / line.split()[0]).read_bytes() for line in lines]
     table = arrow.table({"image": pixels, "label": [int(line.split()[1]) for line in lines]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import subprocess
 import sys
 
@@ -179,3 +180,16 @@ def test_every_constant_of_every_recipe_says_where_it_comes_from(name):
             whole = f"stages.{number}.{path}"
             said = any(f"{p}.".startswith(f"{whole}.") or whole.startswith(f"{p}.") for p in made.provenance)
             assert said or value == usual, f"{whole} = {value}"
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in NAMES if "epochs" in inspect.signature(catalogue.functions()[n]).parameters]
+)
+def test_one_epoch_is_a_recipe_or_a_sentence(name):
+    """The natural first try of anybody who wants to see whether it runs."""
+    try:
+        made = catalogue.make(name, [*settings_for(name), "epochs=1"])
+    except UsageError as error:
+        assert "deferred re-weighting needs epochs=2" in str(error)
+        made = catalogue.make(name, [*settings_for(name), "epochs=2"])
+    assert sum(stage.epochs for stage in made.stages if "backbone" in stage.trains) >= 1

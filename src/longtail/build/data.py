@@ -67,7 +67,9 @@ def _sources(spec: recipe.Data) -> Sources:
         case recipe.Folder():
             return folder.read(spec.root, spec.test, test_fraction=spec.test_fraction)
         case recipe.Listing():
-            return listing.read(spec.root, spec.train, spec.test, prefix=spec.prefix)
+            is_wanted = spec.held_out is not None and spec.held_out.source == "file"
+            val = spec.val if is_wanted else None
+            return listing.read(spec.root, spec.train, spec.test, val=val, prefix=spec.prefix)
         case recipe.Parquet():
             return parquet.read(spec.train, spec.test, image=spec.image, label=spec.label)
         case _:
@@ -136,7 +138,8 @@ def _held_out(
         case "file":
             if extra is None:
                 raise DataError(
-                    "held-out: this data has no held-out file or val folder; use stratified", number=315
+                    "held-out: this data has no held-out file, val list or val folder; use stratified",
+                    number=315,
                 )
             return chosen, extra
         case "leftover":

@@ -56,8 +56,8 @@ class Listed:
         self.row_names.append(row_name)
 
 
-def read(root: str, train: str, test: str, *, prefix: Prefix = ()) -> Sources:
-    """The images that two list files name, below `root`.
+def read(root: str, train: str, test: str, *, val: str | None = None, prefix: Prefix = ()) -> Sources:
+    """The images that two list files name, below `root`; those of a third, `val`, are the held-out ones.
 
     The classes are 0..C-1 with C one more than the largest training label, so a gap in the ids is an empty
     class. A CSV without a label column takes its classes from its class names, in byte order.
@@ -69,12 +69,13 @@ def read(root: str, train: str, test: str, *, prefix: Prefix = ()) -> Sources:
         raise DataError(
             f"{shown_path(root)}: no such folder; name the folder the paths start from", number=301
         )
-    lists = listed(train, prefix), listed(test, prefix)
+    lists = [listed(file, prefix) for file in (train, test, val) if file is not None]
     names = _names(lists[0])
     for found in lists:
         _number(found, names)
     splits = [_split(root, found, names) for found in lists]
-    return Sources(splits[0], splits[1], held_out=None, names=names, official=True)
+    held_out = splits[2] if val is not None else None
+    return Sources(splits[0], splits[1], held_out, names, official=True)
 
 
 def listed(file: str, prefix: Prefix = ()) -> Listed:

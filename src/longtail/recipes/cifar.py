@@ -100,7 +100,7 @@ def ldam_drw(
 
     The second stage keeps momentum and goes on in the first one's schedule, so the two are one training.
     """
-    first = max(1, epochs * 160 // 200)
+    first = stages.deferred(epochs, 160)
     schedule = MultiStep(warmup=min(5, epochs), drops=stages.drops(epochs, (0.01, 0.0001)))
     optimizer = SGD(lr=0.1, momentum=0.9, weight_decay=2e-4)
     mixing = Mixup(alpha=1.0) if mixup else None

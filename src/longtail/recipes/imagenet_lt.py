@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longtail.recipe import Backbone, Form, Listing, Recipe
-from longtail.recipes import large
+from longtail.recipes import large, protocols
 
 
 def gcl(
@@ -14,11 +14,13 @@ def gcl(
         "imagenet_lt.gcl",
         form=form,
         seed=seed,
-        data=Listing(root=root, train="ImageNet_LT_train.txt", test="ImageNet_LT_test.txt"),
+        data=Listing(
+            root=root, train="ImageNet_LT_train.txt", test="ImageNet_LT_test.txt", val="ImageNet_LT_val.txt"
+        ),
         images=large.IMAGENET,
         backbone=Backbone(name="resnet50"),
         epochs=epochs,
-        drops=((epochs * 120 // 200, 0.1), (epochs * 160 // 200, 0.01)),
+        drops=protocols.scaled(epochs, 200, ((120, 0.1), (160, 0.01))),
         weight_decay=5e-4,
         retrain_epochs=retrain_epochs,
         retrain_alpha=0.2,

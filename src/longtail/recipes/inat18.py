@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longtail.recipe import Backbone, Form, Listing, Recipe
-from longtail.recipes import large
+from longtail.recipes import large, protocols
 
 
 def gcl(
@@ -18,7 +18,7 @@ def gcl(
         images=large.INAT,
         backbone=Backbone(name="resnet50"),
         epochs=epochs,
-        drops=((epochs * 120 // 200, 0.1), (epochs * 160 // 200, 0.01)),
+        drops=protocols.scaled(epochs, 200, ((120, 0.1), (160, 0.01))),
         weight_decay=1e-4,
         retrain_epochs=retrain_epochs,
         retrain_alpha=0.2,

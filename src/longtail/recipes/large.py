@@ -50,7 +50,7 @@ def two_stage(  # noqa: PLR0913  (each argument is a constant that differs betwe
                 batch_size=512,
                 mixing=Mixup(alpha=0.2),
                 optimizer=SGD(lr=0.2, momentum=0.9, weight_decay=weight_decay),
-                schedule=MultiStep(warmup=5, drops=drops),
+                schedule=MultiStep(warmup=min(5, epochs), drops=drops),
             ),
             stages.classifier(
                 second(form, strength),

@@ -73,7 +73,9 @@ def oltr_places(root: str, weights: str, seed: int = 0, epochs: int = 30, retrai
     rates = {"stages.0": "0.001 for features, 0.1 for the classifier", "stages.1": "1e-4 and 0.01"}
     return Recipe(
         name="memory.oltr_places",
-        data=Listing(root=root, train="Places_LT_train.txt", test="Places_LT_test.txt"),
+        data=Listing(
+            root=root, train="Places_LT_train.txt", test="Places_LT_test.txt", val="Places_LT_val.txt"
+        ),
         images=large.IMAGENET,
         model=Classifier(backbone=Backbone(name="places_resnet152", weights=weights), head="linear"),
         stages=(first, second),
@@ -108,13 +110,13 @@ def mbj(
     Only the idea is published with certainty: a memory of features across iterations, written more often for
     rare classes, on which the classifier is trained beside the batch. Every constant here is our own choice.
     """
-    begin = max(1, epochs * 160 // 200)
+    begin = stages.deferred(epochs, 160)
     first = stages.representation(CrossEntropy(), epochs=epochs, mixing=None)
     schedule = MultiStep(warmup=min(5, epochs), drops=stages.drops(epochs), start=begin)
     second = Stage(
         name="remembered",
         loss=Remembered(),
-        epochs=max(1, epochs - begin),
+        epochs=epochs - begin,
         batch_size=first.batch_size,
         optimizer=first.optimizer,
         schedule=schedule,

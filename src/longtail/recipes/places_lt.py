@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longtail.recipe import Backbone, Form, Listing, Recipe
-from longtail.recipes import large
+from longtail.recipes import large, protocols
 
 
 def gcl(
@@ -24,11 +24,13 @@ def gcl(
         "places_lt.gcl",
         form=form,
         seed=seed,
-        data=Listing(root=root, train="Places_LT_train.txt", test="Places_LT_test.txt"),
+        data=Listing(
+            root=root, train="Places_LT_train.txt", test="Places_LT_test.txt", val="Places_LT_val.txt"
+        ),
         images=large.IMAGENET,
         backbone=Backbone(name="places_resnet152", weights=weights),
         epochs=epochs,
-        drops=((epochs * 60 // 90, 0.1), (epochs * 80 // 90, 0.01)),
+        drops=protocols.scaled(epochs, 90, ((60, 0.1), (80, 0.01))),
         weight_decay=5e-4,
         retrain_epochs=retrain_epochs,
         retrain_alpha=1.0,

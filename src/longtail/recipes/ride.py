@@ -84,7 +84,9 @@ def imagenet_lt(root: str, each: Each = "ldam", seed: int = 0, epochs: int = 100
     return _large(
         "ride.imagenet_lt",
         each,
-        Listing(root=root, train="ImageNet_LT_train.txt", test="ImageNet_LT_test.txt"),
+        Listing(
+            root=root, train="ImageNet_LT_train.txt", test="ImageNet_LT_test.txt", val="ImageNet_LT_val.txt"
+        ),
         replace(large.IMAGENET, jitter=0.4),
         SGD(lr=0.1, weight_decay=2e-4, nesterov=True),
         rho=0.02,
@@ -114,7 +116,7 @@ def places_lt(root: str, weights: str, each: Each = "ldam", seed: int = 0, epoch
     return _large(
         "ride.places_lt",
         each,
-        Listing(root=root, train="Places_LT_train.txt", test="Places_LT_test.txt"),
+        Listing(root=root, train="Places_LT_train.txt", test="Places_LT_test.txt", val="Places_LT_val.txt"),
         large.IMAGENET,
         SGD(lr=0.2, weight_decay=5e-4, nesterov=True),
         rho=0.05,
@@ -146,7 +148,7 @@ def _cifar(  # noqa: PLR0913  (the choices of the two recipes above)
         stages=mixture.trained(
             each,
             epochs=epochs,
-            deferred=max(1, epochs * 160 // 200),
+            deferred=stages.deferred(epochs, 160) if drw else epochs,
             batch_size=128,
             optimizer=SGD(lr=0.1, weight_decay=5e-4, nesterov=True),
             drops=stages.drops(epochs, (0.01, 0.0001)),
@@ -197,7 +199,7 @@ def _large(  # noqa: PLR0913  (what differs between the three sets)
         stages=mixture.trained(
             loss,
             epochs=epochs,
-            deferred=max(1, epochs * 80 // whole),
+            deferred=stages.deferred(epochs, 80, whole),
             batch_size=batch_size,
             optimizer=optimizer,
             drops=((max(1, epochs * 60 // whole), 0.1), (max(2, epochs * 80 // whole), 0.01)),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from longtail.errors import UsageError
 from longtail.recipe import (
     GCL,
     SGD,
@@ -84,6 +85,15 @@ RELEASED: Provenance = {
     "stages.0.optimizer.weight_decay": f"{CODE}: 2e-4 on every parameter",
     "stages.0.schedule.drops": f"{CODE}: x0.1 after 160, x0.01 after 180; the paper says multi-step only",
 }
+
+
+def deferred(epochs: int, at: int, whole: int = 200) -> int:
+    """The epochs before deferred re-weighting, which begins after `at` of `whole`; one is left for either."""
+    if epochs < 2:
+        raise UsageError(
+            "deferred re-weighting needs epochs=2 at least: one without the weights, one with them"
+        )
+    return max(1, epochs * at // whole)
 
 
 def goes_on(number: int = 1) -> Provenance:
