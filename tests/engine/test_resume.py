@@ -20,7 +20,7 @@ from longtail.engine.fit import train
 from longtail.engine.record import Record
 from longtail.errors import Stopped
 from longtail.keys import Key
-from longtail.recipe import LDAM, CutMix, ManifoldMixup, MultiStep, Remix
+from longtail.recipe import LDAM, SGD, CutMix, ManifoldMixup, MultiStep, Muon, Remix
 from longtail.run import checkpoint, fsio
 from longtail.run.folder import RunFolder
 
@@ -60,6 +60,16 @@ def test_interrupted_at_any_step(tiny, whole, go_on, at, how):
 @pytest.mark.parametrize("at", range(1, 13))
 def test_interrupted_deferred_reweighting(tiny, whole, go_on, at):
     assert tiny.different(go_on(tiny.ldam_drw(), at, how="stopped"), whole(tiny.ldam_drw())) == []
+
+
+@pytest.mark.parametrize("at", [1, 3, 5, 8, 11])
+@pytest.mark.parametrize("filters", [None, Muon()], ids=["sgd", "muon"])
+def test_interrupted_in_bf16(tiny, whole, go_on, at, filters):
+    """As the cells in results/ are trained, and with the filters' own steps as cifar.fast has them."""
+    made = tiny.gcl()
+    first = tiny.replace(made.stages[0], optimizer=SGD(lr=0.05, nesterov=True, filters=filters))
+    recipe = tiny.replace(made, stages=(first, made.stages[1]), precision="bf16")
+    assert tiny.different(go_on(recipe, at, how="killed"), whole(recipe)) == []
 
 
 def test_control_the_comparison_sees_one_lost_step(tiny, whole, go_on, monkeypatch):
