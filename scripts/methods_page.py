@@ -35,7 +35,8 @@ HEAD = f"| {' | '.join(COLUMNS)} |\n{'| --- ' * len(COLUMNS)}|"
 
 
 # Rows whose cost is another's: they differ in mixup, or in the second stage alone.
-ALIKE = {name: f"{name} mixup=false" for name in ("baselines.cosface", "baselines.arcface")}
+MIXED = ("baselines.cosface", "baselines.arcface", "cifar.gcl form=euclidean", "cifar.gcl form=angular")
+ALIKE = {name: f"{name} mixup=false" for name in MIXED}
 ALIKE["decoupled.crt"] = "decoupled.crt variant=released"
 
 

@@ -22,7 +22,7 @@ def test_every_baseline_is_run_once_and_plain_cross_entropy_three_times():
     others = {"ldam_drw", "gcl_euclidean", "gcl_angular", "ce", "ce_mixup"}
     others |= {"hybrid", "hybrid_prototypes", "tsc", "oltr", "mbj"}
     others |= {name.split(".")[1] for name in catalogue.functions(("decoupled",))} | {"crt_released"}
-    others |= {"cosface_plain", "arcface_plain"}
+    others |= {"cosface_plain", "arcface_plain", "gcl_euclidean_plain", "gcl_angular_plain"}
     once = {f"short/{name}-s0" for name in baselines | others}
     assert set(CELLS) >= once | {"short/ce-s1", "short/ce-s2"}
     assert len(CELLS) == len(short_cells())
@@ -109,3 +109,10 @@ def test_a_shorter_gcl_shortens_both_stages():
     first, second = CELLS["short/gcl_euclidean-s0"].make().stages
     assert (first.epochs, second.epochs) == (SHORT, 3)
     assert second.sampling.rule == "class_balanced"
+
+
+def test_gcl_without_mixup_differs_in_nothing_else():
+    for form in ("euclidean", "angular"):
+        mixed, plain = (CELLS[f"short/gcl_{form}{word}-s0"].make() for word in ("", "_plain"))
+        assert all(stage.mixing is None for stage in plain.stages)
+        assert plain.stages == tuple(replace(stage, mixing=None) for stage in mixed.stages)

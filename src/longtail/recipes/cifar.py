@@ -33,17 +33,22 @@ def gcl(
     seed: int = 0,
     epochs: int = 200,
     retrain_epochs: int = 30,
+    mixup: bool = True,
 ) -> Recipe:
     """The rows GCL-E and GCL-A, by Algorithm 1: learn the representation, then re-train the classifier."""
+    mixing, where = Mixup(alpha=1.0) if mixup else None, stages.gcl_provenance(form)
+    if not mixup:
+        asked = dict.fromkeys(("stages.0.mixing", "stages.1.mixing"), "asked for: none; the paper has mixup")
+        where = {path: text for path, text in where.items() if not path.startswith(tuple(asked))} | asked
     return Recipe(
         name="cifar.gcl",
         data=data(classes, ratio),
         stages=(
-            stages.representation(stages.gcl_first(form), epochs=epochs),
-            stages.classifier(stages.gcl_second(form), epochs=retrain_epochs),
+            stages.representation(stages.gcl_first(form), epochs=epochs, mixing=mixing),
+            stages.classifier(stages.gcl_second(form), epochs=retrain_epochs, mixing=mixing),
         ),
         seed=seed,
-        provenance=stages.gcl_provenance(form),
+        provenance=where,
     )
 
 

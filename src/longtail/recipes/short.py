@@ -19,12 +19,10 @@ WHY = f"the short comparison: one protocol for all, {EPOCHS} epochs"
 
 def short_cells() -> tuple[Cell, ...]:
     """Methods without mixup stand beside `ce`, which has three seeds; those with it beside `ce_mixup`."""
-    methods = {
-        name.split(".")[1]: make for name, make in catalogue.functions(("baselines", "contrastive")).items()
-    }
+    methods = {name.split(".")[1]: make for name, make in catalogue.functions(("baselines",)).items()}
     plain = [_cell("ce", partial(cifar.ce, mixup=False), seed) for seed in range(3)]
     mixed = _cell("ce_mixup", partial(cifar.ce, mixup=True))
-    others = [_cell(name, make) for name, make in (methods | ALSO).items()]
+    others = [_cell(name, make) for name, make in (methods | ALSO | CONTRASTIVE).items()]
     after = [_cell(name, make, after=mixed.name) for name, make in DECOUPLED.items()]
     return (*plain, mixed, *after, *others)
 
@@ -72,9 +70,16 @@ ALSO: dict[str, Callable[..., Recipe]] = {
     "ldam_drw": cifar.ldam_drw,
     "gcl_euclidean": partial(cifar.gcl, form="euclidean", retrain_epochs=SECOND),
     "gcl_angular": partial(cifar.gcl, form="angular", retrain_epochs=SECOND),
-    "tsc": partial(contrastive.tsc, retrain_epochs=SECOND),
+    "gcl_euclidean_plain": partial(cifar.gcl, form="euclidean", retrain_epochs=SECOND, mixup=False),
+    "gcl_angular_plain": partial(cifar.gcl, form="angular", retrain_epochs=SECOND, mixup=False),
     "oltr": _oltr,
     "mbj": memory.mbj,
+}
+
+# The dearest ones, two or three views of each image: last.
+CONTRASTIVE: dict[str, Callable[..., Recipe]] = {
+    "tsc": partial(contrastive.tsc, retrain_epochs=SECOND),
+    "hybrid": contrastive.hybrid,
     "hybrid_prototypes": partial(contrastive.hybrid, variant="prototypes"),
 }
 
