@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,9 @@ from longtail.run.folder import RunFolder
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "methods.md"
 BEGIN, END = "<!-- numbers: python scripts/methods_page.py -->", "<!-- end of numbers -->"
+MARKS = "<!-- short: python scripts/methods_page.py -->", "<!-- end of short -->"
+RESULTS = ROOT / "results"
+PLAIN = re.compile(r"ce-s\d+$")
 COLUMNS = (
     "recipe",
     "parameters",
@@ -52,7 +57,7 @@ def costs() -> list[dict[str, str]]:
 def runs() -> list[tuple[Path, Mapping[str, Any], float]]:
     """(folder, recipe as written, top-1 after the last epoch) of every finished run in results/."""
     found: list[tuple[Path, Mapping[str, Any], float]] = []
-    for final in sorted((ROOT / "results").rglob("final.json")):
+    for final in sorted(RESULTS.rglob("final.json")):
         if RunFolder(final.parent).is_finished:
             recipe = overrides.plain(RunFolder(final.parent).recipe())  # with what later versions added
             found.append((final, recipe, json.loads(final.read_text())["last"]["top1"]))
@@ -132,11 +137,44 @@ def numbers() -> str:
     return "\n".join([HEAD, *(row(cost, known) for cost in measured), "", note, "", *larger])
 
 
-def written(page: str, text: str) -> str:
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+def short() -> str:
+    """Every run of the short comparison beside cross-entropy with or without mixup, as it has it itself.
+
+    The deviation is that of cross-entropy without mixup, the only one with several seeds.
+    """
+    finals = {
+        path.parent.name: json.loads(path.read_text()) for path in (RESULTS / "short").glob("*/final.json")
+    }
+    plain = [final["last"]["top1"] for name, final in finals.items() if PLAIN.match(name)]
+    beside = {False: statistics.mean(plain), True: finals["ce_mixup-s0"]["last"]["top1"]}
+    deviation, rows = statistics.stdev(plain), list[tuple[bool, float, str]]()
+    for name, final in finals.items():
+        run, last = overrides.plain(RunFolder(RESULTS / "short" / name).recipe()), final["last"]
+        mixed = run["stages"][0]["mixing"] is not None
+        gap = last["top1"] - beside[mixed]
+        cells = [
+            f"[{name}](../results/short/{name}/final.json)",
+            "mixup" if mixed else "none",
+            f"{last['top1']:.2f}",
+            f"{last['many']:.1f}",
+            f"{last['medium']:.1f}",
+            f"{gap:+.2f} ({gap / deviation:+.1f})".replace("-", "−"),
+            f"{final['images_seen']:,}",
+        ]
+        rows.append((mixed, -last["top1"], f"| {' | '.join(cells)} |"))
+    head = ("run", "mixing", "top-1", "many", "medium", "against its CE (in deviations)", "images seen")
+    mean = f"{beside[False]:.2f} ± {deviation:.2f}"
+    note = f"CE without mixup: {mean} over {len(plain)} seeds; of all else one run."
+    lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|", *(line for *_, line in sorted(rows))]
+    return "\n".join([*lines, "", note])
+
+
+def written(page: str, text: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
+    begin, end = marks
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{text}\n{end}{after}"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(), numbers()))
+    PAGE.write_text(written(written(PAGE.read_text(), numbers()), short(), MARKS))
