@@ -17,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 
+import torch
+
 sys.path.insert(0, str(Path(__file__).parent))
 import measure
 
@@ -48,7 +50,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15)
     times = measured(parser.parse_args().repeats)
     rows = [row(name, values) for name, values in times.items()]
-    measure.write("startup", [dict(zip(COLUMNS, each)) for each in rows], 1)
+    measure.write("startup", [dict(zip(COLUMNS, each)) for each in rows], torch.get_num_threads())
     for name, middle, least, _, used, _, _ in rows:
         print(f"{name:32} wall {middle:.3f} s (least {least:.3f}), processor {used:.3f} s")
     pairs = zip(times["import torch"], times["import torch, longtail.losses"])

@@ -19,7 +19,7 @@ def script(name):
     return module
 
 
-@pytest.mark.parametrize("name", ["front_page", "speed_page"])
+@pytest.mark.parametrize("name", ["front_page", "methods_page", "speed_page"])
 def test_a_page_is_what_its_script_writes(name):
     page = script(name)
     assert page.written(page.PAGE.read_text()) == page.PAGE.read_text(), "run `make table`"

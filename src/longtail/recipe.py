@@ -8,6 +8,7 @@ and run ever sees one.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -779,6 +780,9 @@ class Recipe:
                 )
 
 
+_STAGE = re.compile(r"stages\.(\d+)(?=\.|$)")
+
+
 def first_training(recipe: Recipe) -> int:
     """How many of the stages are the first training: the first one, and those that go on in its optimiser.
 
@@ -805,7 +809,7 @@ def continued(
     kept = {
         path: where
         for path, where in first.provenance.items()
-        if not path.startswith("stages.") or int(path.split(".")[1]) < begun
+        if (found := _STAGE.match(path)) is None or int(found[1]) < begun
     }
     return replace(
         first,
@@ -818,7 +822,5 @@ def continued(
 
 def _later(path: str, by: int) -> str:
     """The same path, where it is in a stage, of the stage that comes so many later."""
-    if not path.startswith("stages."):
-        return path
-    _, number, rest = path.split(".", 2)
-    return f"stages.{int(number) + by}.{rest}"
+    found = _STAGE.match(path)
+    return path if found is None else f"stages.{int(found[1]) + by}{path[found.end() :]}"

@@ -51,7 +51,8 @@ def test_two_processes_find_the_gradients_of_one(worker, pair, part, trains):
         assert torch.equal(ranks[0][name], ranks[1][name]), name
         near(ranks[0][name], tensor, 1e-6, name)
         moved += "gradient" in name and bool(tensor.abs().max() > 1e-3)
-    assert moved >= 6 - (part == "deferred")  # a comparison of zeros would prove nothing
+    # A comparison of zeros would prove nothing. By a weighted mean the last image has hardly a gradient.
+    assert moved >= (5 if part == "deferred" else 6)
     assert any("backbone" in name for name in one if "gradient" in name) == ("backbone" in trains)
 
 

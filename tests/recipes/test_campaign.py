@@ -10,9 +10,14 @@ import time
 
 import pytest
 
+from longtail.engine.load import evaluate_run
 from longtail.engine.signals import Stop
-from longtail.recipes import campaign
+from longtail.errors import ModelFileError
+from longtail.recipe import continued
+from longtail.recipes import campaign, cifar
 from longtail.recipes.campaign import named, worked_off
+from longtail.recipes.cells import Cell
+from longtail.recipes.retraining import Choices, plan
 from longtail.run.folder import RunFolder
 
 
@@ -43,9 +48,13 @@ def test_what_goes_on_from_a_cell_that_failed_is_not_begun_and_counts_as_failed(
     )
 
 
-def test_a_missing_source_is_queued_once_before_the_first_cell_that_goes_on_from_it(tmp_path, tiny):
+def test_a_missing_source_is_queued_once_before_the_first_cell_that_goes_on_from_it(
+    tmp_path, tiny, monkeypatch
+):
     """In the order of the list, each source a job of its own: two workers never train the same one."""
     runs, results, base = tmp_path / "runs", tmp_path / "results", "cifar10-r100-gcl-euclidean-s0"
+    as_now = {base: tiny.gcl()}
+    monkeypatch.setattr(campaign, "named", lambda name: Cell(name, 1, lambda: as_now[name]))
 
     def names() -> list[str]:
         return [cell.name for cell in campaign.queue(results, runs, "cifar10-r100-retrain-*")]
@@ -58,6 +67,9 @@ def test_a_missing_source_is_queued_once_before_the_first_cell_that_goes_on_from
     assert names() == [base, *retrained], "the last model of two stages is not the end of the first"
     tiny.train(tiny.gcl(), out=runs / base)
     assert names() == retrained
+    as_now[base] = tiny.replace(tiny.gcl(), seed=7)
+    assert names() == [base, *retrained], "what the cell was in another version is no source"
+    monkeypatch.undo()
     whole = [cell.name for cell in campaign.queue(tmp_path / "none", runs, "*")]
     assert whole.index("cifar10-r100-ce-crt-s0") < whole.index("cifar100-r100-ride-gcl-angular-s0")
 
@@ -103,3 +115,20 @@ def test_a_signal_to_the_queue_ends_its_workers_and_leaves_what_can_go_on(tmp_pa
     for run in begun:
         assert list((run / "checkpoints").glob("step-*")), "stopped after a whole step, which was saved"
         assert not (run / "final.json").exists()
+
+
+def test_a_run_that_was_exported_without_its_model_says_so_when_it_is_asked_for(tmp_path, tiny):
+    run = tiny.train(tiny.recipe(tiny.stage(epochs=1)), out=tmp_path / "run")
+    campaign.export(run, tmp_path / "kept", keeps_model=False)
+    with pytest.raises(ModelFileError, match="kept without its model"):
+        evaluate_run(tmp_path / "kept")
+
+
+def test_what_goes_on_from_deferred_re_weighting_is_counted_from_its_end():
+    first = cifar.ldam_drw(classes=10)
+    made = plan(first, Choices("crt"))
+    whole = made.after(first)
+    assert campaign.second_provenance(whole) == {
+        path: where for path, where in made.provenance.items() if path.startswith("stages.")
+    }
+    assert continued(first, whole.stages[2:], provenance=campaign.second_provenance(whole)) == whole

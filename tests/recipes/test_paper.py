@@ -159,3 +159,46 @@ def test_short_schedules_are_named() -> None:
     assert "40 epochs" in paper.shortfall(recipe(stage(CE, epochs=40)))
     deferred = recipe(stage(CE, epochs=160), stage(CE, epochs=40, optimizer_state="kept"))
     assert paper.shortfall(deferred) == ""
+
+
+def test_what_is_re_trained_after_another_method_is_not_that_method() -> None:
+    """LDAM-DRW and MBJ are one training in two stages; a classifier trained after it is no row."""
+    from longtail.recipes import cifar, memory, overrides, ride
+    from longtail.recipes.retraining import Choices, plan
+
+    for first in (cifar.ldam_drw(10), memory.mbj(10), ride.ldam(10)):
+        assert paper.published(overrides.plain(first)) is not None
+        for technique in ("crt", "lws"):
+            after = plan(first, Choices(technique)).after(first)
+            assert paper.row_of(overrides.plain(after)) is None
+            assert paper.published(overrides.plain(after)) is None
+
+
+def test_gcl_without_mixup_stands_beside_no_figure() -> None:
+    from longtail.recipes import cifar, overrides
+
+    for form in ("euclidean", "angular"):
+        assert paper.published(overrides.plain(cifar.gcl(10, form=form, mixup=False))) is None
+        assert paper.published(overrides.plain(cifar.gcl(10, form=form))) is not None
+
+
+def test_disalign_on_a_gcl_run_is_not_lws() -> None:
+    from longtail.recipes import cifar, overrides
+    from longtail.recipes.retraining import Choices, plan
+
+    first = cifar.gcl(10)
+    figures = {
+        name: paper.published(overrides.plain(plan(first, Choices(name, "class_balanced")).after(first)))
+        for name in ("lws", "disalign")
+    }
+    assert figures["lws"] is not None and figures["lws"].value == 82.25
+    assert figures["disalign"] is None
+
+
+def test_mislas_put_on_a_finished_run_is_the_row_mislas() -> None:
+    from longtail.recipes import cifar, overrides
+    from longtail.recipes.retraining import Choices, plan
+
+    first = cifar.ce(10)
+    found = paper.published(overrides.plain(plan(first, Choices("mislas")).after(first)))
+    assert found is not None and (found.row, found.value) == ("MisLAS", 82.06)

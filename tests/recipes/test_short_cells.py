@@ -8,7 +8,7 @@ import pytest
 
 from longtail.recipe import first_training
 from longtail.recipes import campaign, catalogue
-from longtail.recipes.cells import cells
+from longtail.recipes.cells import Cell, cells
 from longtail.recipes.short import EPOCHS as SHORT
 from longtail.recipes.short import short_cells
 from longtail.run import fsio
@@ -52,17 +52,19 @@ def test_the_campaign_finds_them_by_name_and_writes_where_it_says(tmp_path, monk
     assert {cell.name for cell in left} == set(CELLS) - {"short/ce-s1"}
 
 
-def test_a_source_whose_checkpoints_did_not_travel_is_no_source(tmp_path, tiny):
+def test_a_source_whose_checkpoints_did_not_travel_is_no_source(tmp_path, tiny, monkeypatch):
     runs, results = tmp_path / "runs", tmp_path / "results"
     two, one = "cifar10-r100-gcl-euclidean-s0", "cifar10-r100-ce-mixup-s0"
-    campaign.export(tiny.train(tiny.gcl(), out=tmp_path / "two"), results / two, keeps_model=True)
-    campaign.export(
-        tiny.train(tiny.recipe(tiny.stage(epochs=1)), out=tmp_path / "one"), results / one, keeps_model=True
-    )
+    recipes = {two: tiny.gcl(), one: tiny.recipe(tiny.stage(epochs=1))}
+    monkeypatch.setattr(campaign, "named", lambda name: Cell(name, 1, lambda: recipes[name]))
+    for name in (two, one):
+        campaign.export(tiny.train(recipes[name], out=tmp_path / name), results / name, keeps_model=True)
     assert campaign.source(one, runs, results) == results / one, (
         "its last model is the end of its first stage"
     )
     assert campaign.source(two, runs, results) is None
+    recipes[one] = tiny.recipe(tiny.stage(epochs=1), seed=7)
+    assert campaign.source(one, runs, results) is None, "nor is what the cell was in another version"
 
 
 @pytest.mark.parametrize("name", CELLS)

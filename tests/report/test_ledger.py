@@ -74,15 +74,13 @@ def test_a_run_cell_shows_its_own_numbers(make_run: MakeRun, tmp_path: Path) -> 
     assert note in text and f"1 of {len(cells.cells())} planned" in text
 
 
-def test_what_a_copy_of_the_images_holds_is_said_of_each_set_apart(make_run: MakeRun, tmp_path: Path) -> None:
-    """The literature's own images of CIFAR-10, other images of CIFAR-100; of the official files nothing."""
-    other = CIFAR | {"data": CIFAR["data"] | {"classes": 100}}
-    note = {"notes": ["cifar-100-binary: not the official files (train.bin differ)"]}
-    make_run("results/cifar100-r100-gcl-euclidean-s0", recipe=other, loss=EUCLIDEAN, data=note)
-    make_run("results/cifar10-r100-gcl-euclidean-s0", recipe=CIFAR, loss=EUCLIDEAN)
-    text = ledger.text(tmp_path / "results")
-    assert "- CIFAR-100-LT: **the same counts, other images**" in text
-    assert "- CIFAR-10-LT: these are exactly" not in text
+def test_what_the_keeper_says_of_the_images_stands_before_the_numbers(tmp_path: Path) -> None:
+    assert "other images" not in ledger.text(tmp_path)
+    (tmp_path / ledger.ABOUT).write_text("- CIFAR-100-LT: other images.\n")
+    text = ledger.text(tmp_path)
+    assert text.index("- CIFAR-100-LT: other images.") < text.index("## The headline")
+    kept = (Path(__file__).parents[2] / "results" / ledger.ABOUT).read_text()
+    assert "same counts, other images" in kept and "xactly the images" in kept
 
 
 def test_a_re_trained_run_says_where_its_first_stage_was_trained(make_run: MakeRun, tmp_path: Path) -> None:

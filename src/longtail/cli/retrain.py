@@ -1,4 +1,4 @@
-"""`longtail retrain`: another end for a finished run, over the first stage that it already has."""
+"""`longtail retrain`: another end for a finished run, over the first training that it already has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from longtail.cli.failures import Session
 def retrain(
     context: typer.Context,
     source: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A finished run folder; its first stage is kept.")
+        Path, typer.Argument(metavar="RUN", help="A finished run folder; its first training is kept.")
     ],
     settings: Annotated[
         list[str] | None,

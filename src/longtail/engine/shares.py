@@ -17,7 +17,9 @@ def class_weights(loss: nn.Module) -> nn.Module | None:
     return cast(nn.Module | None, getattr(inner, "weights", None))
 
 
-def shared(here: World, weights: nn.Module | None, target: Target, share: float) -> float | Tensor:
+def shared(
+    here: World, weights: nn.Module | None, target: Target, share: float, ignored: int = -100
+) -> float | Tensor:
     """`share`, the part of the images; with class weights, the part of the weights of the whole batch.
 
     A weighted mean divides by the weights of its own samples. Processes that did so each for itself, and then
@@ -26,7 +28,8 @@ def shared(here: World, weights: nn.Module | None, target: Target, share: float)
     """
     if here.size == 1 or weights is None or isinstance(target, Mixed):
         return share
-    mass = cast(Tensor, weights(torch.empty(0, device=target.device)))[target].sum()
+    each = cast(Tensor, weights(torch.empty(0, device=target.device)))[target.clamp_min(0)]
+    mass = (each * (target != ignored)).sum()
     whole = mass.clone()
     here.total([whole])
     return mass * here.size / whole

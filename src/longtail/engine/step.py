@@ -46,7 +46,7 @@ class Step:
         self.parameters = [p for group in optimizer.param_groups for p in group["params"]]
         optimizer.found_inf = self.trouble  # pyright: ignore[reportAttributeAccessIssue]  read by the fused kernel: an update is skipped unless it is 0
         self.needs: tuple[str, ...] = getattr(loss, "needs", ())
-        self.weights = class_weights(loss)
+        self.weights, self.ignored = class_weights(loss), int(getattr(loss, "ignore_index", -100))
         # A head that follows the classes of what it sees, apart from any gradient.
         self.follower = next((m for m in net.modules() if isinstance(m, Targeted)), None)
 
@@ -62,7 +62,7 @@ class Step:
     def __call__(self, mixture: Mixture, share: float, progress: float) -> Tensor:
         """Updates the model; the detached loss. `share` is the part of the images that are here."""
         self.optimizer.zero_grad(set_to_none=True)
-        weight = shared(self.world, self.weights, mixture.target, share)
+        weight = shared(self.world, self.weights, mixture.target, share, self.ignored)
         if len(mixture.images):
             loss = self.forward(mixture, progress) * weight
         else:

@@ -60,7 +60,8 @@ class PerExpert(nn.Module):
             return cross_entropy(self.logits(scores), target, ignore_index=self.ignore_index)
         experts = scores.shape[1]
         if getattr(self.base, "reads_whole_batch", False):  # its statistics are those of one expert
-            each = torch.stack([self.base(one, target, generator=generator) for one in scores.unbind(1)])
+            losses = [self.base(one, target, generator=generator, **supplied) for one in scores.unbind(1)]
+            each = torch.stack(losses)
             return each.sum() if self.together == "sum" else each.mean()
         supplied = {name: _rows(value, scores) for name, value in supplied.items()}
         if self.noise == "shared" and hasattr(self.base, "draw") and "noise" not in supplied:

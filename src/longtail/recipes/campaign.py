@@ -10,6 +10,7 @@ results/<cell>, so that each can be committed at once.
 from __future__ import annotations
 
 import fnmatch
+import re
 import sys
 import time
 from multiprocessing import get_context
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from longtail.engine.signals import Stop, watch
 from longtail.errors import LongtailError
+from longtail.recipe import Recipe, first_training
 from longtail.recipes.cells import Cell, cells, fast_cells
 from longtail.recipes.short import short_cells
 from longtail.run import fsio
@@ -27,6 +29,7 @@ from longtail.run.folder import RunFolder
 FACTS = ("recipe.json", "env.json", "data.json", "manifest.json", "final.json", "origin.json")
 LOGS = ("evals.jsonl", "steps.jsonl", "timing.jsonl")
 SETS = {"paper": cells, "short": short_cells, "fast": fast_cells}
+STAGE = re.compile(r"stages\.(\d+)(?=\.|$)")
 WITH_MODEL = ("model.safetensors", "model.json")
 
 
@@ -43,16 +46,27 @@ def train_cell(name: str, runs: Path, results: Path) -> str:
     else:
         run = retrain(
             source(cell.after, runs, results) or train(named(cell.after).make(), out=runs / cell.after).path,
-            recipe.stages[1:],
+            recipe.stages[first_training(recipe) :],
             out=out,
             name=recipe.name,
-            provenance={k: v for k, v in recipe.provenance.items() if not k.startswith("stages.0.")},
+            provenance=second_provenance(recipe),
             held_out=recipe.data.held_out,
         )
     if not RunFolder(results / cell.name).is_finished:  # a source that was trained again stays apart
         export(run, results / cell.name, keeps_model=cell.keeps_model)
     last = run.read("final.json")["last"]
     return f"{cell.name}: top-1 {last['top1']:.2f} at the last epoch ({time.monotonic() - began:.0f} s)"
+
+
+def second_provenance(recipe: Recipe) -> dict[str, str]:
+    """Of what follows the first training, its stages counted from 1, as `retrain` takes it."""
+    begun = first_training(recipe)
+    numbered = {path: STAGE.match(path) for path in recipe.provenance}
+    return {
+        f"stages.{int(found[1]) - begun + 1}{path[found.end() :]}" if found else path: recipe.provenance[path]
+        for path, found in numbered.items()
+        if found is None or int(found[1]) >= begun
+    }
 
 
 def named(name: str) -> Cell:
@@ -63,14 +77,14 @@ def source(name: str, runs: Path, results: Path) -> Path | None:
     """The run to go on from, where there is one on this machine.
 
     Checkpoints do not travel with results, so that on a new machine it is the kept model of a run of one
-    stage, which is the end of that stage, or nothing: then it is trained again.
+    stage, which is the end of that stage, or nothing: then it is trained again. A run of what the cell was
+    in an older version is no source.
     """
-    made, kept = RunFolder(runs / name), RunFolder(results / name)
-    if made.is_finished:
+    recipe, made, kept = named(name).make(), RunFolder(runs / name), RunFolder(results / name)
+    if made.is_finished and made.holds(recipe):
         return made.path
-    if kept.is_finished and len(kept.recipe().stages) == 1 and (kept.path / WITH_MODEL[0]).exists():
-        return kept.path
-    return None
+    has_end = len(recipe.stages) == 1 and (kept.path / WITH_MODEL[0]).exists()
+    return kept.path if has_end and kept.is_finished and kept.holds(recipe) else None
 
 
 def export(run: RunFolder, target: Path, *, keeps_model: bool) -> None:

@@ -22,7 +22,7 @@ class Cell:
     name: str
     group: int
     make: Callable[[], Recipe]
-    after: str | None = None  # the cell whose first stage this one goes on from
+    after: str | None = None  # the cell whose first training this one goes on from
     keeps_model: bool = False
 
 

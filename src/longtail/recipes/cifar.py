@@ -137,7 +137,9 @@ def ldam_drw(
         provenance={
             **stages.goes_on(),
             "stages.0.epochs": "LDAM-DRW's own code: 160 of 200",
-            "stages.0.mixing": "LDAM-DRW's own code: none",
+            "stages.0.mixing": "asked for; LDAM-DRW's own code has none"
+            if mixup
+            else "LDAM-DRW's own code: none",
             "stages.0.optimizer.lr": "LDAM-DRW's own code: 0.1",
             "stages.0.optimizer.weight_decay": "LDAM-DRW's own code: 2e-4",
             "stages.1.epochs": "LDAM-DRW's own code: the last 40 of 200",

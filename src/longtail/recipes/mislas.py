@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from longtail.errors import UsageError
-from longtail.recipe import SGD, Cifar, Cosine, LabelAwareSmoothing, Recipe, Stage
+from longtail.recipe import SGD, Cifar, Cosine, Experts, LabelAwareSmoothing, Recipe, Stage
 from longtail.recipes.second_stages import for_each, has_targets
 
 CODE = "MisLAS's own code"
@@ -70,7 +70,8 @@ def second(first: Recipe) -> tuple[Stage, dict[str, str]]:
         optimizer=SGD(lr=0.1, weight_decay=first.stages[0].optimizer.weight_decay),
         schedule=Cosine(),
     )
-    paths = ("loss.head", "loss.tail", "head_lr_factor", "batchnorm")
+    each = "loss.base" if isinstance(first.model, Experts) else "loss"
+    paths = (f"{each}.head", f"{each}.tail", "head_lr_factor", "batchnorm")
     return stage, {f"stages.1.{path}": origin for path in paths} | {
         "stages.1.epochs": f"{CODE}: 10",
         "stages.1.mixing": f"{CODE}: none",

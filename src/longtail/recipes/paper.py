@@ -94,8 +94,19 @@ RULES: Mapping[str, str] = {
 }
 
 
+# Rows that end with their first training: what is re-trained after it is another method. Whether the rows
+# RIDE + GCL are re-trained, as GCL is, the paper does not say.
+WHOLE = frozenset("CE CosFace ArcFace LDAM-DRW TDE BBN Contrastive FBL MBJ LogitAdjust RIDE".split())
+
+
 def row_of(recipe: Plain) -> str | None:
     """The row of the main tables that a recipe belongs to, by what it does rather than by its name alone."""
+    row, later = _row_of_training(recipe), recipe["stages"][1:]
+    goes_on = any("backbone" not in stage.get("trains", ("backbone",)) for stage in later)
+    return None if row in WHOLE and goes_on else row
+
+
+def _row_of_training(recipe: Plain) -> str | None:
     if any(stage.get("head") == "routed" for stage in recipe["stages"]):
         return None  # there every expert answers
     stages = recipe["stages"]
@@ -170,6 +181,8 @@ def shortfall(recipe: Plain) -> str:
 
 def _gcl(recipe: Plain, row: str, classes: int, ratio: float, is_early: bool) -> Published | None:
     """The main table for log clouds and cRT with balanced sampling; one changed part has its own table."""
+    if recipe["stages"][0].get("mixing", "unsaid") is None:
+        return None  # there mixup is in all experiments
     cloud, technique, sampler = _cloud(recipe), _technique(recipe), _sampler(recipe)
     if is_early:
         technique = "none"

@@ -1,4 +1,4 @@
-"""Techniques that go on from a finished first stage (spec D): which stages, with which constants, and why.
+"""Techniques that go on from a finished first training (spec D): which stages, with which constants, and why.
 
 longtail retrain RUN technique=lws sampling=class_balanced --out RUN2
 """
@@ -52,7 +52,7 @@ OURS = "inferred: nobody says; the nominal rate of the released code's stage 2"
 
 @dataclass(frozen=True)
 class Plan:
-    """What follows the first stage. `held_out` names images for choosing, where a stage has to choose."""
+    """What follows the first training. `held_out` names images for choosing, where a stage has to choose."""
 
     stages: tuple[Stage, ...]
     provenance: dict[str, str]
@@ -96,7 +96,7 @@ TAKES: dict[str, tuple[str, ...]] = {
 
 
 def plan(first: Recipe, chosen: Choices) -> Plan:
-    """The stages after the first one of `first`, with where their constants come from."""
+    """The stages after the first training of `first`, with where their constants come from."""
     stage = first.stages[0]
     match chosen.technique:
         case "none":
@@ -111,7 +111,11 @@ def plan(first: Recipe, chosen: Choices) -> Plan:
             known = second_stages.released_provenance(first)
             known["stages.1.head"] = "released code: scales on the cosines, switched off by a constant"
             if loss != made.loss:
-                known["stages.1.loss.form"] = "inferred: scaled cosines have no angle"
+                gone = [path for path in known if path.startswith("stages.1.loss")]
+                known = {path: where for path, where in known.items() if path not in gone}
+                known["stages.1.loss"] = (
+                    "inferred: that of the released stage 2; scaled cosines have no angle"
+                )
             return _trained(chosen, scaled, "class_balanced", known)
         case "crt_decoupling":
             epochs = 30 if "inat18" in first.name else 10
@@ -124,7 +128,7 @@ def plan(first: Recipe, chosen: Choices) -> Plan:
             return _trained(chosen, made, "class_aware", second_stages.decoupled_provenance())
         case "disalign":
             made = second_stages.aligned(first)
-            return _trained(chosen, made, "instance", second_stages.aligned_provenance())
+            return _trained(chosen, made, "instance", second_stages.aligned_provenance(first))
         case "mislas":
             made, provenance = mislas.second(first)
             return _trained(chosen, made, "class_aware", provenance)

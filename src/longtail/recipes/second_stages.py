@@ -12,6 +12,7 @@ from longtail.recipe import (
     RIDE,
     SGD,
     SHIKE,
+    ArcFace,
     BalancedSoftmax,
     ClassBalanced,
     Contrasted,
@@ -20,6 +21,7 @@ from longtail.recipe import (
     Distilled,
     Experts,
     FeatureBalanced,
+    Focal,
     HybridContrastive,
     LargeImages,
     LogitAdjusted,
@@ -67,6 +69,8 @@ def _on_balanced_draws(loss: Loss, *, large_images: bool) -> Loss:
             return replace(loss, reweight=False)
         case HybridContrastive() | TargetedContrastive() | FeatureBalanced() | LADE():
             return CrossEntropy()  # of the contrastive ones, the head is linear from here on
+        case ClassBalanced() if loss.gamma:
+            return Focal(gamma=loss.gamma, scale=loss.scale)
         case BalancedSoftmax() | LogitAdjusted() | ClassBalanced() | Reweighted():
             return CrossEntropy(scale=loss.scale)
         case NestedCollaborative():
@@ -80,15 +84,25 @@ def _on_balanced_draws(loss: Loss, *, large_images: bool) -> Loss:
 
 
 def of_scaled_cosines(loss: Loss) -> Loss:
-    """The Euclidean form in the place of the angular one: scores times a factor per class (LWS) are no
-    cosines, and beyond 1 there is no angle, nor a gradient for the factor."""
+    """Cosines in the place of angles: the Euclidean form of GCL, cross-entropy for ArcFace.
+
+    Scores times a factor per class (LWS) are no cosines: beyond 1 there is no angle, and no gradient for the
+    factor.
+    """
     match loss:
         case GCL(form="angular" | "unified"):
             return replace(loss, form="euclidean", boundary="clip")
-        case PerExpert() | RIDE():
+        case ArcFace():
+            return CrossEntropy(scale=loss.scale)
+        case PerExpert() | RIDE() | SHIKE() | Routing():
             return replace(loss, base=of_scaled_cosines(loss.base))
         case _:
             return loss
+
+
+def innermost(loss: Loss) -> Loss:
+    """The loss of each expert, beside a teacher or not."""
+    return innermost(loss.base) if isinstance(loss, PerExpert | RIDE | SHIKE | Routing | Distilled) else loss
 
 
 def for_each(first: Recipe, loss: Single) -> Loss:
@@ -103,11 +117,9 @@ def plain_loss(first: Recipe) -> Loss:
 
 def scale_of(first: Recipe) -> float:
     """What the clean logits of the first stage multiply the scores with."""
-    loss = first.stages[0].loss
+    loss = innermost(first.stages[0].loss)
     if isinstance(loss, TargetedContrastive):
         return 1 / loss.temperature
-    while hasattr(loss, "base"):  # of each expert, beside a teacher
-        loss = getattr(loss, "base")  # noqa: B009
     return float(getattr(loss, "scale", 1.0))
 
 
@@ -177,6 +189,12 @@ def released_provenance(first: Recipe) -> dict[str, str]:
     paths = {path: where for path, where in known.items() if path.startswith("stages.1.")}
     if isinstance(loss, GCL):
         return paths
+    inner = innermost(loss)
+    if isinstance(inner, GCL):
+        known = stages.gcl_provenance(inner.form)
+        return {
+            path.replace(".loss.", ".loss.base."): where for path, where in known.items() if path in paths
+        }
     return {path: where for path, where in paths.items() if not path.startswith("stages.1.loss.")} | {
         "stages.1.loss": "inferred: the loss of stage 1, without what balances the classes, as the draws do"
     }
@@ -195,9 +213,7 @@ def decoupled_provenance() -> dict[str, str]:
     return provenance_of(DECOUPLING, optimizer__lr=f"{DECOUPLING}: {rates}", optimizer__weight_decay=decay)
 
 
-def aligned_provenance() -> dict[str, str]:
-    return provenance_of(
-        DISALIGN,
-        loss__rho=f"{DISALIGN}: 1.2 on ImageNet-LT",
-        optimizer__weight_decay=f"{DISALIGN}: 5e-4",
-    )
+def aligned_provenance(first: Recipe) -> dict[str, str]:
+    rho = "loss__base__rho" if isinstance(first.model, Experts) else "loss__rho"
+    said = {rho: f"{DISALIGN}: 1.2 on ImageNet-LT", "optimizer__weight_decay": f"{DISALIGN}: 5e-4"}
+    return provenance_of(DISALIGN, **said)

@@ -41,12 +41,7 @@ HEAD = (
 )
 NOT_RUN = "not run"
 
-# What a copy of CIFAR that is not the official files holds, by its number of classes.
-COPIES = {
-    10: "these are exactly the images that the literature trains on, in the order of its usual draw",
-    100: "**the same counts, other images**: the usual draw over file names, as the official order was not "
-    "to be had. This is meant with every CIFAR-100-LT number here",
-}
+ABOUT = "ABOUT.md"  # what the keeper of the results says of their data, in the folder itself
 SERIES = {
     "fast": "`cifar.fast`, GCL from a fifth of the images: the strong track, beside which no row of the "
     "paper stands.",
@@ -82,6 +77,7 @@ def text(results: Path) -> str:
         "device says where the first stage was trained, if that is another. On the accelerator and on the "
         "processor several runs went on at once.",
         "",
+        *_told(results),
         *_subsets(list(found.values())),
     ]
     for group, title in plan.GROUPS.items():
@@ -201,6 +197,12 @@ def _minutes(run: RunFiles) -> str:
     return f"{wall:.1f} ({cpu:.1f})" if wall else "–"
 
 
+def _told(results: Path) -> list[str]:
+    """The keeper's own words, which no run could know."""
+    path = results / ABOUT
+    return [*path.read_text(encoding="utf-8").splitlines(), ""] if path.exists() else []
+
+
 def _subsets(runs: Sequence[RunFiles]) -> list[str]:
     """What the data of the runs differ in from the paper's, each said once."""
     notes = {
@@ -208,13 +210,7 @@ def _subsets(runs: Sequence[RunFiles]) -> list[str]:
         for run in runs
         for note in run.data.get("notes") or ()
     }
-    copied = {
-        int(run.recipe["data"]["classes"])
-        for run in runs
-        if any("not the official files" in str(note) for note in run.data.get("notes") or ())
-    }
-    said = [f"- CIFAR-{classes}-LT: {COPIES[classes]}." for classes in sorted(copied & set(COPIES))]
-    return [*said, *sorted(notes), ""] if notes else []
+    return [*sorted(notes), ""] if notes else []
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -130,6 +130,10 @@ class RunFolder:
         found, wanted = (recipe_json(replace(one, provenance={})) for one in (self.recipe(), recipe))
         return differences.listed(found, wanted, width=230 - len(shown(self.path)))
 
+    def holds(self, recipe: Recipe) -> bool:
+        """Whether this run trains as `recipe` does, whatever either says of where its constants come from."""
+        return not self._differences(recipe)
+
     def _refuse_another(self, recipe: Recipe) -> None:
         if text := self._differences(recipe):
             raise UsageError(
